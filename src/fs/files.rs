@@ -316,8 +316,8 @@ impl<N> Files<N> {
     /// Sets the `charset` of text and of XML whose path matches `pattern`, as in [`Files::cache_control`]. With `None`,
     /// there is none.
     ///
-    /// Default: `utf-8` for `text/*` whose first 64 KiB are UTF-8. Other text has none, and browsers read it as it
-    /// declares itself. Nor has XML, which declares its own (RFC 7303 §3).
+    /// Default: `utf-8` for `text/*` whose first 64 KiB are UTF-8. Other text has none, and browsers read it by its own
+    /// declaration. Nor has XML, which declares its own (RFC 7303 §3).
     ///
     /// # Errors
     ///
@@ -327,8 +327,8 @@ impl<N> Files<N> {
         Ok(self.with(|lookup| lookup.charsets.add(pattern, name.map(str::to_owned))))
     }
 
-    /// Sets what the `etag` of files is made of whose path matches `pattern`, as in [`Files::cache_control`]. Files that
-    /// are part of the program always have one of their content. Default: [`Etag::Auto`].
+    /// Sets the [`Etag`] of files whose path matches `pattern`, as in [`Files::cache_control`]. Files that are part of
+    /// the program always have an `etag` of their content. Default: [`Etag::Auto`].
     pub fn etag(self, pattern: &str, etag: Etag) -> Files<N> {
         self.with(|lookup| lookup.etags.add(pattern, etag))
     }

@@ -32,7 +32,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails if there is no file (404) or it must not be read (403).
+    /// Fails for a missing file (404), and for one that must not be read (403).
     ///
     /// # Examples
     ///

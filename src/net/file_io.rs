@@ -1,6 +1,6 @@
 //! [`FileSender`]: a range of a file that the operating system moves to a socket by itself; [`FileReader`]: one as a stream.
 //!
-//! Neither waits for a disk on the core: other threads read what is not in the page cache.
+//! Neither waits for a disk on the core. Other threads read what is not in the page cache.
 
 use std::fs::File;
 use std::io;

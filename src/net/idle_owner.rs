@@ -1,7 +1,7 @@
-//! [`IdleOwner`]: has idle connections, some of which close when the process has no descriptor left.
+//! [`IdleOwner`]: an owner of idle connections, some of which close when the process has no descriptor left.
 //!
 //! An idle connection is worth less than the connection, the look-up or the file that a request waits for. Servers and
-//! clients do not import each other, and a gateway is both, so all of them register here.
+//! clients do not import each other, and a gateway is both. So all of them register here.
 
 use std::io;
 use std::sync::{Arc, Mutex, Weak};

@@ -1,9 +1,9 @@
 //! [`IoState`]: the state that a connection needs only while it is busy: its write buffer, counts of bytes, the
 //! progress of its writes ([`WriteProgress`]), and the wakers of its tasks ([`WakerSet`]).
 //!
-//! A runtime reports space in a socket's buffer once a third of it is free, for which a slow peer has to read megabytes. The
-//! kernel itself takes more once the peer has acknowledged anything. So the wait for space has slices, and each slice ends with
-//! another write.
+//! A runtime reports space in a socket's buffer once a third of it is free. For that, a slow peer has to read
+//! megabytes. The kernel itself takes more once the peer has acknowledged anything. So the wait for space has slices,
+//! and each slice ends with another write.
 
 use std::mem;
 use std::sync::atomic::AtomicU64;

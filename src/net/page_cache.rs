@@ -1,4 +1,4 @@
-//! [`read_cached`]: reads what is in the page cache, without blocking; [`read_ahead`]: has the system read the rest.
+//! [`read_cached`]: reads from the page cache alone, without blocking; [`read_ahead`]: has the system read the rest.
 
 pub(super) use self::imp::{is_cached, read_ahead, read_cached};
 

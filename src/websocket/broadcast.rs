@@ -125,13 +125,13 @@ pub struct BroadcastMember {
 }
 
 impl BroadcastMember {
-    /// Sends the messages of the broadcast through `writer`, until all clones of the broadcast are dropped or the
-    /// WebSocket is closed. Messages that are there together leave in one write. If the future is dropped, each message
-    /// is sent as a whole or not at all.
+    /// Sends the messages of the broadcast through `writer`, until the WebSocket is closed. Also ends once all clones
+    /// of the broadcast are dropped. Messages that are there together leave in one write. If the future is dropped,
+    /// each message is sent as a whole or not at all.
     ///
     /// # Errors
     ///
-    /// Fails as [`Writer::send`] does, and with [`Error::Lagged`] if the member is closed for lost messages.
+    /// Fails like [`Writer::send`], and with [`Error::Lagged`] if the member is closed for lost messages.
     pub async fn forward(&mut self, writer: &mut Writer) -> io::Result<()> {
         let place = self.relays.place();
         let mut received = self.receive(place.as_ref()).await;

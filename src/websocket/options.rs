@@ -121,8 +121,8 @@ pub enum Origins {
     /// Pages from the host and port that the client has used ([`Context::forwarded`](crate::Context::forwarded)). Also
     /// those of the same origin by the browser's own word (`sec-fetch-site: same-origin`), which no page can forge.
     ///
-    /// Not all browsers send that word for a WebSocket. So a proxy that replaces the host, as
-    /// [`Request::forwarded_to`](crate::Request::forwarded_to) does, must report the host. A gateway reports it by
+    /// Not all browsers send that word for a WebSocket. So a proxy that replaces the host, as with
+    /// [`Request::forwarded_to`](crate::Request::forwarded_to), must report the host. A gateway reports it by
     /// [`Context::set_forwarded`](crate::Context::set_forwarded). The server reads a field of
     /// [`Server::trusted_proxies`](crate::Server::trusted_proxies), such as
     /// [`XForwardedHost`](crate::server::ForwardedHeader::XForwardedHost).

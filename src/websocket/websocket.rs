@@ -135,8 +135,8 @@ impl<R: Role> WebSocket<R> {
     ///
     /// Fails if the connection ends before a close frame of the peer. Also fails if the peer does not close in time.
     ///
-    /// Fails with an [`Error`](crate::websocket::Error) if the code must not be sent ([`Writer::close`]), the reason is
-    /// too long, or the peer breaks RFC 6455.
+    /// Fails with an [`Error`](crate::websocket::Error) for a code that must not be sent ([`Writer::close`]), and for a
+    /// reason of more than 123 bytes. Fails in the same way if the peer breaks RFC 6455.
     ///
     /// # Examples
     ///

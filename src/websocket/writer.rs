@@ -28,7 +28,7 @@ impl<R: Role> Writer<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does or the peer takes nothing for too long. Fails with an
+    /// Fails if the connection does. Also fails if the peer takes nothing for too long. Fails with an
     /// [`Error`](crate::websocket::Error) between the parts of another message, and after a close frame, such as that
     /// of a stop.
     ///
@@ -69,8 +69,8 @@ impl<R: Role> Writer<R> {
     ///
     /// # Errors
     ///
-    /// Fails as [`Writer::send`] does. Also fails, without sending the part, if the kind is not that of the parts
-    /// before or a text is not UTF-8.
+    /// Fails as [`Writer::send`] does. Also fails, without sending the part, for another kind than that of the parts
+    /// before, and for a text that is not UTF-8.
     ///
     /// # Examples
     ///
@@ -91,8 +91,8 @@ impl<R: Role> Writer<R> {
         poll_fn(|cx| self.half.with(|link| self.poll_send(link, cx))).await
     }
 
-    /// Sends a ping with `payload`, which the peer answers by a pong: see [`Writer::round_trip`]. A peer that is
-    /// silent gets pings by itself, see [`Options::ping_interval`](crate::websocket::Options::ping_interval).
+    /// Sends a ping with `payload`, which the peer answers by a pong: see [`Writer::round_trip`]. A silent peer gets
+    /// pings by itself: see [`Options::ping_interval`](crate::websocket::Options::ping_interval).
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl<R: Role> Writer<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does or the peer takes nothing for too long.
+    /// Fails if the connection does. Also fails if the peer takes nothing for too long.
     pub async fn flush(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.half.with(|link| link.poll_send(cx, 0))).await
     }
@@ -125,8 +125,8 @@ impl<R: Role> Writer<R> {
     ///
     /// # Errors
     ///
-    /// Fails as [`Writer::flush`] does. Fails with an [`Error`](crate::websocket::Error) if the code must not be sent,
-    /// a reason has no code, or the reason exceeds 123 bytes.
+    /// Fails as [`Writer::flush`] does. Fails with an [`Error`](crate::websocket::Error) for a code that must not be
+    /// sent, for a reason without a code, and for a reason of more than 123 bytes.
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
         let is_writable =
             self.half.with(|link| link.write_close(code, reason).map(|()| link.state().is_writable()))?;

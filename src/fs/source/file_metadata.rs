@@ -1,5 +1,5 @@
-//! [`FileMetadata`]: the parts of a file that a response needs before the content (RFC 9110 §8); [`SourceEntry`], which has
-//! it if it is a file.
+//! [`FileMetadata`]: the parts of a file that a response needs before the content (RFC 9110 §8); [`SourceEntry`]: a
+//! file with them, or a directory.
 
 use std::io;
 use std::time::SystemTime;

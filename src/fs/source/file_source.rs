@@ -1,4 +1,4 @@
-//! [`FileSource`]: where files are that [`Files`](crate::fs::Files) serves, if they are not on a disk.
+//! [`FileSource`]: files from elsewhere than a disk, for [`Files`](crate::fs::Files).
 
 use std::future::ready;
 use std::io;
@@ -84,8 +84,8 @@ pub trait FileSource: Send + Sync + 'static {
     ///
     /// The content is bytes, a stream, or a range of a file on disk ([`Body::set_file`](crate::Body::set_file)). A
     /// stream may leave its length open. If a range of known length is longer or shorter than `range`, the response has
-    /// status 500. If a stream is, the response is cut, and the peer sees the cut. Of several ranges, each is read when
-    /// it is sent.
+    /// status 500. If a stream is, the response is cut. The peer sees the cut. Of several ranges, each is read when it
+    /// is sent.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ pub enum Address {
     /// A TCP socket that is already bound, such as one opened by a test or passed on by systemd. One core accepts for
     /// all, and [`Server::dual_stack`](crate::Server::dual_stack) has no effect on it.
     TcpListener(Arc<TcpListener>),
-    /// A Unix domain socket that is already bound. Its file stays when the server ends, and one core accepts for all.
+    /// A Unix domain socket that is already bound. Its file stays when the server ends. One core accepts for all.
     #[cfg(unix)]
     UnixListener(Arc<UnixListener>),
 }

@@ -51,7 +51,7 @@ pub trait Resolver: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Fails if the name has no address or the look-up fails. Errors are not cached.
+    /// Fails for a name without an address, and if the look-up fails. Errors are not cached.
     fn resolve(&self, name: &str) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send;
 
     /// Looks up `name` as [`Resolver::resolve`] does. Also returns the time to live of the addresses (RFC 1035 §3.2.1),
@@ -78,7 +78,7 @@ pub trait Resolver: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Fails if the name has no such record or the look-up fails. The default fails with
+    /// Fails for a name without such a record, and if the look-up fails. The default fails with
     /// [`Unsupported`](io::ErrorKind::Unsupported), as [`SystemResolver`] does.
     fn resolve_srv(
         &self,

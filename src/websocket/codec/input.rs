@@ -1,4 +1,4 @@
-//! [`Input`]: bytes that have arrived: a message as far as it is here, and after it bytes that were not parsed yet.
+//! [`Input`]: bytes that have arrived: a message, perhaps incomplete, and after it bytes that were not parsed yet.
 
 use std::ops::Range;
 

@@ -37,7 +37,7 @@ impl Context {
     /// - 400 for content, or for a missing or malformed key.
     /// - 403 if a page of another origin asks.
     ///
-    /// Fails with a `RespondError` of status 500 if a response has been sent or there is no connection. Also fails if
+    /// Fails with a `RespondError` of status 500 without a connection, and if a response has been sent. Also fails if
     /// the connection does, and for a subprotocol not valid in a field.
     ///
     /// # Examples

@@ -1,4 +1,4 @@
-//! [`Half`]: the share that a reader or a writer has in a WebSocket, which is closed once both are dropped.
+//! [`Half`]: the share of a reader or a writer in a WebSocket, which is closed once both are dropped.
 
 use std::future::poll_fn;
 use std::ops::Deref;

@@ -1,6 +1,5 @@
-//! [`Roots`]: the certificate authorities that one side trusts (RFC 5280 §6.1.1); [`Identity`]: a certificate
-//! with its private key (RFC 8446 §4.4.2); [`CertResolver`]: selects an identity by the host that a peer names (RFC
-//! 6066 §3).
+//! [`Roots`]: the trusted certificate authorities of one side (RFC 5280 §6.1.1); [`Identity`]: a certificate with its
+//! private key (RFC 8446 §4.4.2); [`CertResolver`]: selects an identity by the host that a peer names (RFC 6066 §3).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -95,7 +94,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// Fails as [`Roots::from_pem`] does, and for a file that cannot be read. The error names the file.
+    /// Fails like [`Roots::from_pem`], and for a file that cannot be read. The error names the file.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Roots, ConfigError> {
         let path = path.as_ref();
         Roots::from_pem(ConfigError::read(path)?).map_err(|error| error.in_file(path))
@@ -176,7 +175,7 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// Fails as [`Identity::from_pem`] does, and for a file that cannot be read. The error names the file.
+    /// Fails like [`Identity::from_pem`], and for a file that cannot be read. The error names the file.
     pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Identity, ConfigError> {
         let (chain, key) = (chain.as_ref(), key.as_ref());
         let certificates = certificates(&ConfigError::read(chain)?).map_err(|error| error.in_file(chain))?;

@@ -1,5 +1,5 @@
 //! [`Replaceable`]: a setting that can be replaced while handshakes are in progress; [`ConfigCache`]: the configuration
-//! of rustls that was built of such settings.
+//! of rustls made of such settings.
 
 use std::fmt;
 use std::sync::{Arc, RwLock};

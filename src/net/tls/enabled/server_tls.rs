@@ -82,7 +82,7 @@ enum Dates {
 }
 
 impl ServerTls {
-    /// Creates settings that show `identity` to all peers, whichever host they ask for.
+    /// Creates settings that show `identity` to all peers, for any host.
     pub fn new(identity: Identity) -> ServerTls {
         let resolver = Arc::new(CertResolver::new(CertTable::new(identity, Vec::new())));
         let client_auth = ClientAuth::None;
@@ -97,8 +97,8 @@ impl ServerTls {
     }
 
     /// Takes a whole configuration of [`rustls`](crate::tls::rustls), for what the other methods do not set:
-    /// certificates by a resolver, revocation lists, the protocols of ALPN, cipher suites, a key log, or tickets that
-    /// several processes share. Nothing is added to it, and the other settings of this value have no effect.
+    /// certificates by a resolver, revocation lists, the protocols of ALPN, cipher suites, a key log, or tickets shared
+    /// by several processes. Nothing is added to it, and the other settings of this value have no effect.
     ///
     /// Its [`alpn_protocols`](crate::tls::rustls::ServerConfig::alpn_protocols) should contain `http/1.1`, but not
     /// `h2`, which this server does not speak. [`Session::alpn`](super::Session::alpn) holds the agreed protocol. The
