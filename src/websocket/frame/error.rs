@@ -10,8 +10,8 @@ use crate::message::Status;
 
 /// Why a WebSocket was not opened or has failed, or why something cannot be sent over it.
 ///
-/// The error is inside the [`io::Error`] of the methods of a [`WebSocket`](crate::websocket::WebSocket). Errors of the connection
-/// are there as an [`ExchangeError`](crate::error::ExchangeError), such as a peer that is silent for too long.
+/// The error is inside the [`io::Error`] of the methods of a [`WebSocket`](crate::websocket::WebSocket). Errors of the
+/// connection are there as an [`ExchangeError`](crate::error::ExchangeError), such as a peer that is silent for too long.
 ///
 /// # Examples
 ///
