@@ -106,7 +106,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how many retries each host gets in proportion to its requests, whatever their policies are. Default: those of
+    /// Sets how many retries each host gets in proportion to its requests, whatever their policies. Default: those of
     /// [`RetryBudget`], one for ten requests and one per second. `None`: as many as the policies make.
     pub fn retry_budget(mut self, budget: impl Into<Option<RetryBudget>>) -> Self {
         self.settings.budgets = Arc::new(HostBudgets::new(budget.into()));

@@ -116,8 +116,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The `.await` fails if the URL is malformed or no response arrives (see [`ClientError`]). A status of 4xx or 5xx is no
-    /// error, unless [`Response::error_for_status`] makes it one.
+    /// The `.await` fails for a malformed URL, or if no response arrives (see [`ClientError`]). A status of 4xx or 5xx is
+    /// no error, unless [`Response::error_for_status`] makes it one.
     pub fn get(&self, url: &str) -> RequestBuilder {
         self.request(Method::Get, url)
     }
@@ -230,9 +230,9 @@ impl Client {
     /// Sends `request`, and receives the head of the response into `response`. The body is read from the returned
     /// [`ResponseReader`], as it arrives.
     ///
-    /// The part of the response that arrives before the request has been sent completely is buffered, up to
-    /// [`ClientLimits::body_max`]. A server may answer with more than that before the end of the request. For such a server,
-    /// use [`Client::open_call`] and [`Call::split`].
+    /// A part of the response may arrive before the request has been sent completely. Such a part is buffered, up to
+    /// [`ClientLimits::body_max`]. A server may answer with more than that before the end of the request. For such a
+    /// server, use [`Client::open_call`] and [`Call::split`].
     ///
     /// # Errors
     ///

@@ -118,8 +118,8 @@ impl Host {
         answered.map_err(|error| error.with_origin(&self.key))
     }
 
-    /// Sends the head of `request`, whose body is then written to the returned [`Call`], as
-    /// [`Client::open_call`](crate::Client::open_call) does.
+    /// Sends the head of `request`, whose body is then written to the returned [`Call`], like
+    /// [`Client::open_call`](crate::Client::open_call).
     ///
     /// # Errors
     ///
@@ -129,8 +129,8 @@ impl Host {
         opened.map_err(|error| error.with_origin(&self.key))
     }
 
-    /// Sends `request`, which has an `upgrade` field, and hands the connection over, as
-    /// [`Client::upgrade`](crate::Client::upgrade) does.
+    /// Sends `request`, which has an `upgrade` field, and hands the connection over, like
+    /// [`Client::upgrade`](crate::Client::upgrade).
     ///
     /// # Errors
     ///
@@ -155,14 +155,14 @@ impl Host {
         self.address
     }
 
-    /// Returns how many connections to the origin are open and not in use, in the runtime in which this handle was made. One to
+    /// Returns the number of open but idle connections to the origin, in the runtime in which this handle was made. One to
     /// a proxy that reads requests counts for its last origin.
     pub fn idle_connections(&self) -> usize {
         self.pool.as_ref().map_or(0, |pool| pool.idle())
     }
 
-    /// Returns how many connections to the origin are in use or about to be opened, in the runtime in which this handle
-    /// was made.
+    /// Returns the number of busy connections to the origin, those in use or about to be opened, in the runtime in which
+    /// this handle was made.
     pub fn busy_connections(&self) -> usize {
         self.pool.as_ref().map_or(0, |pool| pool.busy())
     }

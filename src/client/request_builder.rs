@@ -21,8 +21,8 @@ use crate::message::{FieldValue, MessageError, Request, Response};
 /// A request that is made and sent in one expression. Made by [`Client::get`](crate::Client::get), by
 /// [`Client::post`](crate::Client::post), and for any method by [`Client::request`](crate::Client::request).
 ///
-/// `.await` sends the request, and receives the response whole. With the feature `json` there is `json`, with `form`
-/// there are `query` and `form`, and with `multipart` there is `multipart`.
+/// `.await` sends the request, and receives the response whole. With the feature `json` there is `json`. With `form` there
+/// are `query` and `form`, and with `multipart` there is `multipart`.
 ///
 /// Each step replaces what earlier ones have set. So a `content-type` of your own comes after the content. The error of the
 /// first failed step is that of the `.await`, and nothing is sent.
@@ -30,9 +30,9 @@ use crate::message::{FieldValue, MessageError, Request, Response};
 /// A request for many uses is better a [`Request`], which [`Client::send`](crate::Client::send) sends again and again without
 /// an allocation. These need a [`Request`], too:
 ///
-/// - a response that is read as it arrives: [`Client::open_response`](crate::Client::open_response),
-/// - a stream that a redirect or a [`Retry`] can send again: [`Body::set_stream_with`](crate::Body::set_stream_with),
-/// - a body that is written piece by piece: [`Client::open_call`](crate::Client::open_call).
+/// - a response read as it arrives: [`Client::open_response`](crate::Client::open_response),
+/// - a stream to be sent again by a redirect or a [`Retry`]: [`Body::set_stream_with`](crate::Body::set_stream_with),
+/// - a body written piece by piece: [`Client::open_call`](crate::Client::open_call).
 ///
 /// # Examples
 ///
@@ -94,7 +94,7 @@ impl RequestBuilder {
         RequestBuilder { sender: self.sender, request: self.request, sends }
     }
 
-    /// Sends the request as `.await` does, and receives the response into `response`, whose memory is reused.
+    /// Sends the request like `.await`, and receives the response into `response`, whose memory is reused.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ impl<S> RequestBuilder<S> {
     /// Makes a file the content (see [`Body::set_file`](crate::Body::set_file)). The file is read each time that the request is
     /// sent. The length is that of the file now. A file of tokio becomes one of std by `tokio::fs::File::into_std`.
     ///
-    /// The `.await` fails if the length cannot be read or the content type is not valid in a field.
+    /// The `.await` fails if the length cannot be read, or for a content type not valid in a field.
     #[doc(alias("body", "upload"))]
     pub fn file(self, content_type: &str, file: File) -> Self {
         let len = match file.metadata() {
@@ -332,7 +332,7 @@ impl IntoFuture for RequestBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if a step has failed before, such as one with a malformed URL, or no response arrives (see [`ClientError`]). A
+    /// Fails after a failed step, such as one with a malformed URL, or if no response arrives (see [`ClientError`]). A
     /// status of 4xx or 5xx is no error, unless [`Response::error_for_status`] makes it one.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {

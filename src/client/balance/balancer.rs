@@ -158,8 +158,8 @@ impl Balancer {
         }
     }
 
-    /// Sends `request` to one of the hosts, and hands the connection over if the host agrees to the upgrade, as
-    /// [`Client::upgrade`](crate::Client::upgrade) does.
+    /// Sends `request` to one of the hosts, and hands the connection over if the host agrees to the upgrade, like
+    /// [`Client::upgrade`](crate::Client::upgrade).
     ///
     /// The request counts as pending until the [`ClientUpgraded`] is dropped.
     ///
@@ -197,8 +197,8 @@ impl Balancer {
         Ok(self.inner.hosts.add(member))
     }
 
-    /// Adds each address of the host that `url` names, as [`BalancerBuilder::each_address_of`](super::BalancerBuilder::each_address_of)
-    /// does. Returns whether the name is new.
+    /// Adds each address of the host that `url` names, like
+    /// [`BalancerBuilder::each_address_of`](super::BalancerBuilder::each_address_of). Returns whether the name is new.
     ///
     /// # Errors
     ///
@@ -208,8 +208,8 @@ impl Balancer {
         Ok(self.inner.hosts.add_name(BalancedName::new(host)))
     }
 
-    /// Adds each target of the service that `url` names, as [`BalancerBuilder::each_target_of`](super::BalancerBuilder::each_target_of)
-    /// does. Returns whether the name is new.
+    /// Adds each target of the service that `url` names, like
+    /// [`BalancerBuilder::each_target_of`](super::BalancerBuilder::each_target_of). Returns whether the name is new.
     ///
     /// # Errors
     ///

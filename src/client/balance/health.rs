@@ -93,8 +93,8 @@ impl fmt::Debug for HealthPolicy {
 
 /// A [`Balancer`](super::Balancer) starts or stops sending requests to hosts that are not fit for use.
 ///
-/// These get requests while fewer hosts are fit than [`BalancerBuilder::panic_below`](super::BalancerBuilder::panic_below)
-/// demands. They also do while not even a backup is fit.
+/// These get requests while the fit hosts are fewer than the percentage of
+/// [`BalancerBuilder::panic_below`](super::BalancerBuilder::panic_below). They also do while not even a backup is fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PanicReport {

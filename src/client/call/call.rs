@@ -75,19 +75,19 @@ impl Call {
         self.0
     }
 
-    /// Writes all of `data`. Some of it may be buffered until [`Call::flush`]. If the future is dropped, it is unknown
-    /// how much was written.
+    /// Writes all of `data`. Some of it may be buffered until [`Call::flush`]. If the future is dropped, an unknown part of
+    /// `data` has been written.
     ///
-    /// Data is dropped once the server reads no more:
+    /// Data is dropped once the server reads no more, for one of these reasons:
     ///
-    /// - after it has refused the request,
-    /// - after it has answered and closes,
-    /// - after a write without progress for [`ClientTimeouts::send`](crate::client::ClientTimeouts::send), if the complete
+    /// - It has refused the request.
+    /// - It has answered and closes.
+    /// - A write made no progress for [`ClientTimeouts::send`](crate::client::ClientTimeouts::send), and the complete
     ///   response is here.
     ///
     /// # Errors
     ///
-    /// Fails if there is more data than the `content-length` or the connection fails before any response. After a failed write,
+    /// Fails for more data than the `content-length`, or if the connection fails before any response. After a failed write,
     /// all others fail, too. The body cannot be ended then, because the server would take it for complete.
     pub async fn write_all(&mut self, data: &[u8]) -> Result<(), ClientError> {
         let mut written = 0;
@@ -115,7 +115,7 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// Fails if there was less data than the `content-length`, a write has failed or no response arrives.
+    /// Fails for less data than the `content-length`, after a failed write, or if no response arrives.
     pub async fn finish(mut self, response: &mut Response) -> Result<ResponseReader, ClientError> {
         let trailers = self.0.take_trailers();
         self.0.finish(&trailers, response).await
@@ -135,7 +135,8 @@ impl Call {
         self.0.finish(trailers, response).await
     }
 
-    /// Returns the attempts that failed before this call was open, as [`Response::retries`](crate::Response::retries) does.
+    /// Returns the failed attempts before the one that opened this call, like
+    /// [`Response::retries`](crate::Response::retries).
     pub fn retries(&self) -> &[RetryReport] {
         self.0.retries()
     }

@@ -34,13 +34,13 @@ impl CallWriter {
     ///
     /// # Errors
     ///
-    /// Fails if there is more data than the `content-length` or the connection fails before any response. After a failed write,
+    /// Fails for more data than the `content-length`, or if the connection fails before any response. After a failed write,
     /// all others fail, too. The body cannot be ended then, because the server would take it for complete.
     pub async fn write(&mut self, data: &[u8]) -> Result<usize, ClientError> {
         poll_fn(|cx| self.poll_data(cx, data)).await
     }
 
-    /// Writes all of `data`. If the future is dropped, it is unknown how much was written.
+    /// Writes all of `data`. If the future is dropped, an unknown part of `data` has been written.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl CallWriter {
     ///
     /// # Errors
     ///
-    /// Fails if there was less data than the `content-length`, a write has failed or the connection fails.
+    /// Fails for less data than the `content-length`, after a failed write, or if the connection fails.
     pub async fn finish(&mut self) -> Result<(), ClientError> {
         poll_fn(|cx| self.poll_finish(cx)).await
     }

@@ -75,7 +75,7 @@ pub enum ClientCause {
     /// [`ClientError::proxy_response`](super::error::ClientError::proxy_response)), or a SOCKS proxy did not connect. Or the
     /// environment names no usable proxy (see [`Proxies::from_env`](crate::client::Proxies::from_env)).
     Proxy(Box<dyn Error + Send + Sync>),
-    /// The TLS handshake failed, the server has ended the connection with an alert, or this crate was built without the
+    /// The TLS handshake failed, or the server has ended the connection with an alert. Or this crate was built without the
     /// feature `tls`.
     Tls(tls::Error),
     /// The caller asked for an error by [`Response::error_for_status`](crate::Response::error_for_status), or

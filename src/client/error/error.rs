@@ -43,9 +43,9 @@ use crate::net::{ConnError, DialError};
 /// # }
 /// ```
 ///
-/// A request can be sent again if it cannot have reached the server or its method is idempotent (RFC 9110 §9.2.2). A
-/// [`Retry`](crate::client::Retry) does so, by default only with a good chance of success. A GET is not sent again after its
-/// connection was closed without a response, or after a timeout of the response.
+/// A request can be sent again if it cannot have reached the server, or with an idempotent method (RFC 9110 §9.2.2). A
+/// [`Retry`](crate::client::Retry) does so, by default only with a good chance of success. A GET is not sent again after
+/// its connection was closed without a response, or after a timeout of the response.
 /// [`Retry::retry_if`](crate::client::Retry::retry_if) can change that. A loop of your own:
 ///
 /// ```

@@ -12,7 +12,7 @@ use crate::runtime::{Instant, timeout_at};
 ///
 /// All requests pass through it, however they are sent: by a [`Client`](crate::Client), a [`Host`](crate::client::Host), a
 /// [`Balancer`](crate::client::Balancer) or a [`Pipeline`](crate::client::Pipeline), whole or as a
-/// [`Call`](crate::client::Call), and those that open WebSockets or other protocols. [`ClientBuilder::wrap`] takes any
+/// [`Call`](crate::client::Call). So do those that open WebSockets or other protocols. [`ClientBuilder::wrap`] takes any
 /// number of middleware, in the order in which requests pass.
 ///
 /// While a call with a body passes, [`Attempt::response`] is `None`. Middleware for responses does nothing for it, and its
@@ -22,7 +22,7 @@ use crate::runtime::{Instant, timeout_at};
 /// [defaults](crate::ClientBuilder::default_header) are added after it. A client without middleware spends nothing on it. With
 /// middleware, each attempt costs a copy of the request, and a few allocations.
 ///
-/// A function of `&mut Attempt` is middleware that does its work before the request is sent:
+/// A function of `&mut Attempt` is middleware, and does its work before the request is sent:
 ///
 /// ```
 /// # use corehttp::{Context, Server};

@@ -43,12 +43,12 @@ use crate::message::{Request, Response, Status};
 ///
 /// - **It may help.** By default, the host could not be reached, or answered with 429 or 503 and a `retry-after`, with 502 or
 ///   504, or with 408 on a connection that had been idle. [`Retry::retry_if`] decides otherwise.
-/// - **It does no harm.** The method is idempotent (RFC 9110 §9.2.2), not a byte of the request was sent, or the request of the
-///   caller has an `idempotency-key`. A key that middleware adds does not count. [`Retry::assume_idempotent`] allows all
-///   requests.
-/// - **The body can be sent again.** Bytes and files can, and so can what
-///   [`Body::set_stream_with`](crate::Body::set_stream_with) makes. A stream of
-///   [`Body::set_stream`](crate::Body::set_stream) that has been begun cannot.
+/// - **It does no harm.** This is so with an idempotent method (RFC 9110 §9.2.2), with an `idempotency-key` in the request
+///   of the caller, or if not a byte of the request was sent. A key that middleware adds does not count.
+///   [`Retry::assume_idempotent`] allows all requests.
+/// - **The body can be sent again.** Bytes and files can, and so can a stream of
+///   [`Body::set_stream_with`](crate::Body::set_stream_with). A stream of [`Body::set_stream`](crate::Body::set_stream)
+///   that has been begun cannot.
 /// - **There were fewer than [`attempts_max`](Retry::attempts_max) attempts,** three by default.
 /// - **The wait is not too long.** The wait is random, up to a bound that doubles ([`Retry::backoff`]), and added to the
 ///   `retry-after` of a response. A response with a `retry-after` beyond [`Retry::retry_after_max`] is returned at once. So is

@@ -20,7 +20,7 @@ use crate::net::{Rewind, Stream, delegate_stream};
 ///
 /// The server's side of such a connection is an [`Upgraded`](crate::server::Upgraded).
 ///
-/// Flush what you have written before you wait for the server. Over TLS, the end of it may still be held back.
+/// Flush the written bytes before you wait for the server. Over TLS, the last of them may still be held back.
 pub struct ClientUpgraded {
     stream: Rewind<Pin<Box<dyn Stream + Send>>>,
     /// The guard by which a balancer counts the tunnel as pending.
