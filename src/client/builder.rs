@@ -99,8 +99,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the policy by which failed requests are sent again. Default: none. A request is then sent once more at most, after a
-    /// stale connection. [`Retry`] describes which requests are retried.
+    /// Sets the policy by which failed requests are sent again. Default: none. A request is then sent once more at most,
+    /// after a stale connection. [`Retry`] describes which requests are retried.
     pub fn retry(mut self, retry: impl Into<Option<Retry>>) -> Self {
         self.retry = retry.into().map(Arc::new);
         self
@@ -123,9 +123,9 @@ impl ClientBuilder {
     /// Requests compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: no `accept-encoding`, and
     /// no decoding.
     ///
-    /// More than `most` bytes are an error, also of a streamed body. So are more than `most` coded bytes that decode to nothing. Content
-    /// without codings has only the limit of [`ClientLimits::body_max`]. A part of coded content (206) stays coded. Which
-    /// codings are supported depends on the features `compress` and `zstd`.
+    /// More than `most` bytes are an error, also of a streamed body. So are more than `most` coded bytes that decode to
+    /// nothing. Content without codings has only the limit of [`ClientLimits::body_max`]. A part of coded content (206)
+    /// stays coded. Which codings are supported depends on the features `compress` and `zstd`.
     ///
     /// A request may have an `accept-encoding` of its own, with other codings, or with `identity` for none. A download that may
     /// be resumed should not be coded. A request with a `range` asks for `identity` by itself (Fetch §4.5), since the range
@@ -136,10 +136,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the URL that the URLs of requests are relative to (RFC 3986 §5.2), those of
-    /// [`Client::get`](crate::Client::get) and its like, `websocket` among them. Default: none, so they are absolute. A
-    /// [`Request`](crate::Request) has its whole URL already, so those of [`Client::send`](crate::Client::send), `open_response`
-    /// and `download`, and of an [`EventSource`](crate::sse::EventSource), are absolute always.
+    /// Sets the URL that the URLs of requests are relative to (RFC 3986 §5.2), those of [`Client::get`](crate::Client::get)
+    /// and its like, `websocket` among them. Default: none, so they are absolute. A [`Request`](crate::Request) has its
+    /// whole URL already, so those of [`Client::send`](crate::Client::send), `open_response` and `download`, and of an
+    /// [`EventSource`](crate::sse::EventSource), are absolute always.
     ///
     /// The text after the last slash of `url` is not a part of the base, as for links of a page. A URL that begins with a slash
     /// replaces the path of the base. An absolute URL stays as it is.
@@ -409,8 +409,9 @@ impl ClientBuilder {
     /// server that is [bound](crate::Server::bind) to the same address listens there. Default: over TCP, to an address of the
     /// host.
     ///
-    /// Requests, the names expected in certificates, and the bounds of each host stay those of the URL. A name without a port is dialed
-    /// with the port of the URL. A proxy is expected at `address`, too. The module [`net`](crate::net) has an example.
+    /// Requests, the names expected in certificates, and the bounds of each host stay those of the URL. A name without a
+    /// port is dialed with the port of the URL. A proxy is expected at `address`, too. The module [`net`](crate::net) has
+    /// an example.
     #[doc(alias("unix_socket", "unix"))]
     pub fn connect_to(mut self, address: impl Into<Address>) -> Self {
         self.settings.dial.address = address.into().into();

@@ -72,8 +72,8 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// As [`Client::send`](crate::Client::send). A target that is more than a path fails with [`ClientCause::Origin`]. Without a
-    /// host of a weight above 0, the error is that of a failed look-up, if any, or else [`ClientCause::NoHost`].
+    /// As [`Client::send`](crate::Client::send). A target that is more than a path fails with [`ClientCause::Origin`].
+    /// Without a host of a weight above 0, the error is that of a failed look-up, if any, or else [`ClientCause::NoHost`].
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let mut round = self.begin(request, Some(&request.body)).await.inspect_err(|_| response.reset())?;
         loop {
@@ -123,8 +123,8 @@ impl Balancer {
     /// Sends the head of `request` to one of the hosts, and returns a [`Call`] to write its body to, as
     /// [`Client::open_call`](crate::Client::open_call) does.
     ///
-    /// The host is judged by the head of its response, and by an error before or after that. The request counts as pending until
-    /// the body of the response has been read.
+    /// The host is judged by the head of its response, and by an error before or after that. The request counts as pending
+    /// until the body of the response has been read.
     ///
     /// # Errors
     ///
