@@ -19,8 +19,8 @@
 //! [`Context::client_ip`](crate::Context::client_ip), logs, spans and rates. The balancer needs no place among [trusted
 //! proxies](crate::Server::trusted_proxies).
 //!
-//! A client begins each connection with such a header by `ClientBuilder::proxy_protocol`, and a gateway that speaks for its
-//! peers by `Client::on_behalf_of`.
+//! A client begins each connection with such a header by `ClientBuilder::proxy_protocol`. A gateway that speaks for its peers
+//! uses `Client::on_behalf_of`.
 
 pub use crate::client::proxy_protocol::ProxyVersion;
 pub use crate::net::proxy_header::{ProxyHeader, ProxyTls};

@@ -32,7 +32,7 @@ impl Acme {
     /// - [`AcmeError::Directory`] if the directory is not an `https` URL
     /// - [`AcmeError::Names`] without a name, or for a name that cannot be validated over a connection
     ///
-    /// A wildcard cannot be validated so, since it needs DNS. Nor can an address, a name that ends in a dot, or one beyond
+    /// A wildcard cannot be validated so, since it needs DNS. Nor can an address, a name with a dot at its end, or one beyond
     /// ASCII (its `xn--` form is fine).
     pub fn new<N: AsRef<str>>(
         directory: &str,

@@ -121,7 +121,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// Fails with an [`MessageError`] as [`Response::set_cookie`] does, or if the system provides no randomness.
+    /// Fails with the [`MessageError`] of [`Response::set_cookie`], or if the system provides no randomness.
     ///
     /// # Examples
     ///

@@ -37,7 +37,7 @@ impl fmt::Debug for SignedCookies<'_> {
 
 /// A view of the private cookies of a request. Made by [`Key::private`](super::Key::private).
 ///
-/// A changed cookie is absent, as is a cookie that was not encrypted with the key.
+/// A changed cookie is absent. So is a cookie that was not encrypted with the key.
 #[derive(Clone, Copy)]
 pub struct PrivateCookies<'a> {
     pairs: &'a [KeyPair],

@@ -40,7 +40,7 @@ impl Writer {
         Writer { out: String::new(), format, written: BTreeSet::new() }
     }
 
-    /// Begins a counter, which only grows. Its name ends in `_total`, which is added if need be.
+    /// Begins a counter, which only grows. Its name ends in `_total`. A missing `_total` is added.
     pub fn counter(&mut self, name: &str, help: &str) -> Samples<'_> {
         self.begin(name.strip_suffix("_total").unwrap_or(name), Kind::Counter, help)
     }

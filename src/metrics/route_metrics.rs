@@ -209,8 +209,8 @@ const ROUTES_MAX: usize = 10_000;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RouteCounts {
-    /// The pattern of the route, such as `/users/{id}`. Requests that no router has matched are under `(none)`, those of routes
-    /// beyond [`Options::routes_max`](super::Options::routes_max) under `(other)`.
+    /// The pattern of the route, such as `/users/{id}`. Requests that no router has matched are under `(none)`. Requests for
+    /// routes beyond [`Options::routes_max`](super::Options::routes_max) are under `(other)`.
     pub pattern: String,
     /// The times of the exchanges, by the class of their status: `none` first, then `1xx` to `5xx`.
     pub classes: [ClassCounts; 6],
@@ -253,7 +253,7 @@ impl RouteCounts {
         self.classes.iter().map(|class| class.duration.count()).sum()
     }
 
-    /// Returns how many exchanges there were with each method, without methods that had none.
+    /// Returns the number of exchanges with each method, without methods that had none.
     ///
     /// Methods that have no variant in [`Method`](crate::Method) are counted together, as `_OTHER`. So are heads that were
     /// refused.

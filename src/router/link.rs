@@ -111,7 +111,9 @@ impl LinkValues {
     /// - a parameter has no value
     /// - a value has no parameter
     /// - the value for a `{name}` is empty
-    /// - a segment is `.` or `..`, which leads elsewhere in spite of escapes
+    /// - a segment is `.` or `..`
+    ///
+    /// Such a segment leads elsewhere in spite of escapes.
     pub fn path(&self) -> Result<String, LinkError> {
         let pattern = self.link.pattern();
         let fails = |name, fault| Err(LinkError { pattern, name, fault });

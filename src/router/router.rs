@@ -61,14 +61,13 @@ use crate::server::{
 /// Examples are `api.example.com/users`, and `{tenant}.example.com/` with a parameter for one label. [`Request::params`] reads
 /// the parameters.
 ///
-/// Where several patterns match, an equal text is preferred to a parameter, and both to the rest of a path. This is decided for
+/// Where several patterns match, the order of preference is an equal text, a parameter, the rest of a path. This is decided for
 /// each label of the host and then for each segment, from the left. Routes with a host are tried before those without. The path
 /// decides before the method. Thousands of hosts and routes take no longer than a few.
 ///
 /// The pattern `*` takes all requests whose path matches no other pattern. Without it they are answered with 404. A path
-/// without a route for the method is answered with 405 and `allow`, even beside `*`. HEAD is answered by the route for GET, and
-/// OPTIONS by the router, with 204 and `allow`, unless they have routes of their own. (RFC 9110 §9.3.2, §9.3.7, §15.5.5,
-/// §15.5.6)
+/// without a route for the method is answered with 405 and `allow`, even beside `*`. Without routes of their own, HEAD is
+/// answered by the route for GET, and OPTIONS by the router, with 204 and `allow`. (RFC 9110 §9.3.2, §9.3.7, §15.5.5, §15.5.6)
 ///
 /// # Other spellings
 ///
@@ -249,7 +248,7 @@ impl<B> Router<Vec<B>> {
     ///
     /// # Errors
     ///
-    /// Fails if the pattern is malformed or another route matches the same requests. The error names both.
+    /// Fails for a malformed pattern, or if another route matches the same requests. The error names both.
     ///
     /// # Examples
     ///
@@ -544,8 +543,8 @@ fn path_below(path: &str, rest_at: usize) -> &str {
     }
 }
 
-/// The table of routes: a line for each, in the order in which they were added. A handler that is mounted has one line,
-/// even if it is a router.
+/// The table of routes: a line for each, in the order in which they were added. A mounted handler has one line, even if it is a
+/// router.
 impl<S> fmt::Display for Router<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.table.fmt(f)

@@ -4,7 +4,7 @@
 //! and sets values of any type that serde writes as JSON. The sessions are in a [`SessionStore`]: a [`MemoryStore`], or a table
 //! of a database. The example `shared` of the repository has stores to copy, for Redis, PostgreSQL and SQLite.
 //!
-//! `Sessions` stand outside of guards that read them, and inside of other middleware: see [the usual
+//! `Sessions` stand outside of guards that read them, and inside of other middleware. See [the usual
 //! order](crate::middleware#where-it-goes).
 //!
 //! The response has `vary: cookie` once a handler has asked for its session. One that sets the cookie has `cache-control:

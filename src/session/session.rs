@@ -53,7 +53,7 @@ impl Session {
     ///
     /// Fails, with 500 by `?`, if:
     /// - no [`Sessions`](super::Sessions) are around the caller
-    /// - they have not loaded the session yet, because a [guard](super#guards) decides by the head
+    /// - they have not loaded the session yet, as in a [guard](super#guards) deciding by the head
     /// - the store contains something other than a session
     ///
     /// # Examples

@@ -90,8 +90,8 @@ use crate::runtime::Handle;
 ///
 /// An exchange is written when it is over. Requests of redirects and retries are exchanges of their own. Not recorded are the
 /// fields of connections, `content-length` where there is content, trailers and interim responses. Content is recorded octet by
-/// octet, plain text as it is and other content in base64. Octets of field values that are not UTF-8, and a backslash before an
-/// `x`, are written as `\xHH`. Coded content is no plain text, unless the client of [`Recording::through`]
+/// octet, plain text unchanged and other content in base64. Octets of field values that are not UTF-8, and a backslash before
+/// an `x`, are written as `\xHH`. Coded content is no plain text, unless the client of [`Recording::through`]
 /// [decodes](ClientBuilder::decode_up_to) it. A message has at most 16 MiB, and a file 64 MiB. Streams without an end and
 /// failed requests are not in the file. Upgrades and tunnels are refused.
 ///

@@ -70,8 +70,8 @@ use crate::server::{Context, Error, Handler, Middleware, RespondError, Result, c
 /// handler, as after a time limit, the handler is cancelled.
 ///
 /// Content that no layer wraps is sent as without layers: a file by the operating system, a stream piece by piece. The layers
-/// for fields, request ids, authorization and timeouts wrap nothing. Layers for traces, panics and compression do, as does any
-/// that boxes the body. Then the content passes through their body, piece by piece. Content in memory is not copied.
+/// for fields, request ids, authorization and timeouts wrap nothing. Layers for traces, panics and compression do. So does any
+/// layer that boxes the body. Then the content passes through their body, piece by piece. Content in memory is not copied.
 ///
 /// A handler fails as it does without layers. The layers see a response with the status of its error and without content. If
 /// they leave it unchanged, the error goes on to the server. The server makes the content and calls
@@ -88,7 +88,7 @@ use crate::server::{Context, Error, Handler, Middleware, RespondError, Result, c
 /// - Layers that call the handler more than once for a request, such as retries. The second call is answered with 500.
 /// - An error of a layer, such as that of `tower::timeout`, is no response that other layers see. It is answered like one of a
 ///   handler: with 500, or with the status that it chooses. The layers of tower-http answer themselves. A body beyond the limit
-///   of a layer is answered with 413, a body that has failed with its own status, such as 408.
+///   of a layer is answered with 413, and a failed body with its own status, such as 408.
 /// - Interim responses and trailers that a handler streams do not pass through the layers.
 ///
 /// # Errors

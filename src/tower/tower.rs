@@ -33,13 +33,13 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, RespondError,
 /// ```
 ///
 /// The service is cloned for each request. The clone is called once it is ready. If the service cannot be shared between
-/// threads, each core makes its own: see [`Server::run_per_core`](crate::Server::run_per_core). Neither its futures nor the
+/// threads, each core makes its own, by [`Server::run_per_core`](crate::Server::run_per_core). Neither its futures nor the
 /// bodies of its responses need be `Send`.
 ///
 /// # Requests
 ///
-/// The target is as it came. User agents leave the octets ``"<>` `` as they are, which the crate `http` refuses. A target
-/// with one of them is escaped. The body is streamed: see [`TowerBody`]. The extensions hold the address of the peer, as a
+/// The target is as it came. User agents do not escape the octets ``"<>` ``, which the crate `http` refuses. A target with one
+/// of them is escaped. The body is streamed: see [`TowerBody`]. The extensions hold the address of the peer, as a
 /// [`PeerAddr`](crate::PeerAddr), for axum's `Extension`. On a secure connection they also hold its session, as an
 /// `Arc<tls::Session>` that all requests of the connection share.
 ///
@@ -49,19 +49,19 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, RespondError,
 ///
 /// # Responses
 ///
-/// A body that is whole at once, as most are, is sent with its length and not copied. Any other is sent as it comes,
-/// with its length if known, and else in chunks. It is flushed whenever it pauses. Both bodies may flow at the same
-/// time. Trailers are sent after chunks. So a response of known length must announce trailers in its field `trailer`.
-/// Fields that are already set in `ctx.response` are added to those of the response.
+/// A body that is whole at once, like most, is sent with its length and not copied. Any other is sent as it comes, with its
+/// length if known, and else in chunks. It is flushed whenever it pauses. Both bodies may flow at the same time. Trailers are
+/// sent after chunks. So a response of known length must announce trailers in its field `trailer`. Fields that are already set
+/// in `ctx.response` are added to those of the response.
 ///
 /// Service and body are dropped if a write to the peer fails. The same goes for a reset of the connection, while the service
-/// works or its body pauses. A peer that closes its sending half is still answered. With
+/// works or in a pause of its body. A peer that closes its sending half is still answered. With
 /// [`Server::half_close(false)`](crate::Server::half_close) it counts as gone.
 ///
 /// # Errors
 ///
 /// An error of the service is answered with 500, or with the status that it chooses like any other [`Error`](crate::Error). So
-/// is one of a body that fails before any of it was sent. A later one aborts the connection.
+/// is an error of a body, before any of it was sent. A later one aborts the connection.
 ///
 /// # What is not supported
 ///
