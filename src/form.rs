@@ -14,10 +14,11 @@ use crate::message::{ContentError, Form, FormBuf, MessageError, Request, ValueEr
 impl Request {
     /// Reads the query as a type of serde: a struct, a map, or a list of pairs. The fields of a struct are the names.
     ///
-    /// A value may be a number, a `bool` (`true`, `false`, or the `on` of a checkbox), a text, or an enum without content.
-    /// Pairs that the type lacks are skipped. A field that is an `Option` may be absent. A number or a `bool` in it may be
-    /// empty. A `Vec` takes all values of its name. No other field may be repeated. A text with a space or an escape is copied,
-    /// which a `Cow` allows and a `&str` does not. Fields of a struct that is flattened into another can only be texts.
+    /// A value may be a number, a `bool` (`true`, `false`, or the `on` of a checkbox), a text, or an enum without
+    /// content. Pairs that the type lacks are skipped. A field that is an `Option` may be absent. A number or a `bool`
+    /// in it may be empty. A `Vec` takes all values of its name. No other field may be repeated. A text with a space or
+    /// an escape is copied. A `Cow` allows that, and a `&str` does not. Fields of a struct that is flattened into
+    /// another can only be texts.
     ///
     /// # Errors
     ///
@@ -140,7 +141,7 @@ impl FormBuf {
 }
 
 impl<S> RequestBuilder<S> {
-    /// Adds the pairs of `value` to the query, after those that are there: see [`FormBuf::from_value`].
+    /// Appends the pairs of `value` to the query: see [`FormBuf::from_value`].
     ///
     /// The `.await` fails if `value` cannot be written as a query.
     ///

@@ -10,7 +10,7 @@ use crate::message::{MessageError, TargetError};
 
 /// Why a message, or a part of it, cannot be converted to its counterpart of the crate `http`, or from it.
 ///
-/// Little fails: the two differ only in what they hold at most.
+/// Little fails: the two differ only in their limits.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ pub enum ConversionError {
     Target(InvalidUri, Box<str>),
     /// The name of a field is longer than 65,535 bytes. With its quoted beginning.
     FieldName(Box<str>),
-    /// A message has more fields than a [`HeaderMap`](http::HeaderMap) holds, which is 24,576: so many.
+    /// A message has so many fields, more than the 24,576 of a [`HeaderMap`](http::HeaderMap).
     TooManyFields(usize),
 }
 

@@ -15,9 +15,9 @@ use crate::message::Body;
 impl Body {
     /// Sets the content to that of `body`, a [body](http_body::Body) of the crate `http-body`.
     ///
-    /// If `body` has an exact length, this method polls it a single time. A body that is whole then, as most are, is
-    /// not copied. Any other becomes a [stream](Body::is_stream), of the length that it states, if any. Trailers are
-    /// left out, because they come after the content.
+    /// If `body` has an exact length, this method polls it a single time. A body that is whole then, like most, is not
+    /// copied. Any other becomes a [stream](Body::is_stream), of the length that it states, if any. Trailers are left
+    /// out, because they come after the content.
     ///
     /// # Examples
     ///

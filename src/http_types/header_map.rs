@@ -9,12 +9,12 @@ use crate::message::{Headers, MessageError};
 impl TryFrom<&Headers> for HeaderMap {
     type Error = ConversionError;
 
-    /// Converts fields. Their names become lower-case, and fields of one name stand together, in the order in which
-    /// they were. All values share one allocation.
+    /// Converts fields. Their names become lower-case. Fields of one name stand together, in the order in which they
+    /// were. All values share one allocation.
     ///
     /// # Errors
     ///
-    /// Fails if there are more than 24,576 fields, or if a name is longer than 65,535 bytes.
+    /// Fails for more than 24,576 fields, or for a name of more than 65,535 bytes.
     fn try_from(headers: &Headers) -> Result<HeaderMap, ConversionError> {
         let mut text = Vec::with_capacity(headers.lines().map(|(_, value)| value.len()).sum());
         headers.lines().for_each(|(_, value)| text.extend_from_slice(value));
@@ -38,7 +38,7 @@ impl TryFrom<&HeaderMap> for Headers {
     ///
     /// # Errors
     ///
-    /// Fails if a field is not one that RFC 9110 §5 allows, which the crate `http` also checks.
+    /// Fails for a field that RFC 9110 §5 does not allow. The crate `http` also checks that.
     fn try_from(map: &HeaderMap) -> Result<Headers, MessageError> {
         let mut headers = Headers::new();
         append_header_map(&mut headers, map)?;

@@ -18,8 +18,8 @@ impl TryFrom<Request> for http::Request<HttpBody> {
     ///
     /// # Errors
     ///
-    /// Fails if the target is longer than 65,534 bytes or a field name longer than 65,535, or if there are more than
-    /// 24,576 fields.
+    /// Fails for a target of more than 65,534 bytes, for a field name of more than 65,535, or for more than 24,576
+    /// fields.
     ///
     /// # Examples
     ///
@@ -56,14 +56,13 @@ where
 {
     type Error = ConversionError;
 
-    /// Converts a request, its body as by [`Body::set_http_body`](crate::Body::set_http_body). The trailers
-    /// of an [`HttpBody`](crate::http_types::HttpBody) are kept, and those of other bodies left out. The extensions are left out,
-    /// too, and so is a version beyond 1.1: this crate sends requests with its own.
+    /// Converts a request, its body as by [`Body::set_http_body`](crate::Body::set_http_body). The trailers of an
+    /// [`HttpBody`](crate::http_types::HttpBody) are kept, and those of other bodies left out. The extensions are left
+    /// out, too, and so is a version beyond 1.1. This crate sends requests with its own version.
     ///
     /// # Errors
     ///
-    /// Fails if the URI is not one that [`Request::new`](crate::Request::new) takes, or if the method is longer than 23
-    /// bytes.
+    /// Fails for a URI that [`Request::new`](crate::Request::new) refuses, or for a method of more than 23 bytes.
     fn try_from(request: http::Request<B>) -> Result<Request, ConversionError> {
         let (head, body) = request.into_parts();
         let target = Target::try_from(&head.uri)?;
@@ -82,7 +81,7 @@ impl TryFrom<Response> for http::Response<HttpBody> {
     ///
     /// # Errors
     ///
-    /// Fails if a field name is longer than 65,535 bytes, or if there are more than 24,576 fields.
+    /// Fails for a field name of more than 65,535 bytes, or for more than 24,576 fields.
     ///
     /// # Examples
     ///

@@ -103,8 +103,9 @@ impl TryFrom<http::Version> for Version {
 impl TryFrom<&Target> for Uri {
     type Error = ConversionError;
 
-    /// Converts a target of any form. It stays as it is, unless it holds one of the few octets that user agents leave
-    /// unescaped and the crate `http` refuses, ``"<>` ``: then it is escaped. A user and a password are not part of it.
+    /// Converts a target of any form. A target with one of the octets ``"<>` `` is escaped. User agents leave these few
+    /// unescaped, and the crate `http` refuses them. Any other target stays as it is. A user and a password are not part
+    /// of the result.
     ///
     /// # Errors
     ///
@@ -118,13 +119,13 @@ impl TryFrom<&Target> for Uri {
 impl TryFrom<&Uri> for Target {
     type Error = ConversionError;
 
-    /// Converts a URI. A URI with a scheme is read as [`Request::new`](crate::Request::new) reads it: its `..` are
-    /// resolved, and a user and a password are kept for the field `authorization`. Any other is a target as it is sent:
-    /// a path with an optional query, `*`, or a host and a port (RFC 9112 §3.2).
+    /// Converts a URI. A URI with a scheme is read as by [`Request::new`](crate::Request::new). Its `..` are resolved,
+    /// and a user and a password are kept for the field `authorization`. Any other URI is a target as it is sent: a
+    /// path with an optional query, `*`, or a host and a port (RFC 9112 §3.2).
     ///
     /// # Errors
     ///
-    /// Fails if the scheme is neither `http` nor `https`, or if the host cannot be looked up.
+    /// Fails for a scheme other than `http` and `https`, and for a host that cannot be looked up.
     fn try_from(uri: &Uri) -> Result<Target, ConversionError> {
         let mut target = Target::default();
         let text = uri.to_string();

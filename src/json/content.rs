@@ -209,7 +209,7 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// Fails if `value` cannot be written or `name` is a standard member, such as `detail`.
+    /// Fails if `value` cannot be written. Also fails for the `name` of a standard member, such as `detail`.
     ///
     /// # Examples
     ///

@@ -144,7 +144,7 @@ fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 ///
 /// A cookie is checked when it is set with [`Response::set_cookie`](crate::Response::set_cookie). The cookies of a
 /// response that a client received are in [`Response::cookies`](crate::Response::cookies). Some servers set cookies
-/// that are not UTF-8: see [`RawSetCookie`].
+/// that are not UTF-8 ([`RawSetCookie`]).
 ///
 /// All fields are public and stay so. As a later release may add some, end literals in `..SetCookie::new(name, value)`,
 /// and patterns in `..`.
@@ -169,8 +169,8 @@ fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetCookie<'a> {
-    /// The name, which must be a token. Names that begin with `__Secure-` or `__Host-`, in any case, make a promise:
-    /// see [`SetCookie::has_valid_prefix`].
+    /// The name, which must be a token. Names that begin with `__Secure-` or `__Host-`, in any case, make a promise
+    /// ([`SetCookie::has_valid_prefix`]).
     pub name: &'a str,
     /// The value: visible ASCII without quotes, commas, semicolons and backslashes, optionally in quotes. Anything else
     /// has to be encoded first.
@@ -231,7 +231,7 @@ impl<'a> SetCookie<'a> {
     /// Parses a `Set-Cookie` field as browsers do (RFC 6265bis §5.6). Unknown attributes are ignored, and of a repeated
     /// one the last counts.
     ///
-    /// Returns `None` where [`RawSetCookie::parse`] does, and for a name or a value that is not UTF-8.
+    /// Returns `None` like [`RawSetCookie::parse`], and for a name or a value that is not UTF-8.
     pub fn parse(field: &'a [u8]) -> Option<SetCookie<'a>> {
         let RawSetCookie { name, value, attributes } = RawSetCookie::parse(field)?;
         Some(SetCookie { name: str::from_utf8(name).ok()?, value: str::from_utf8(value).ok()?, ..attributes })
@@ -255,7 +255,7 @@ impl<'a> SetCookie<'a> {
     ///
     /// Fails if:
     ///
-    /// - The name, value, domain or path could break out of its place, or user agents would drop it.
+    /// - The name, value, domain or path could break out of its place, or be dropped by user agents.
     /// - The cookie breaks the promise of its prefix, such as `__Host-`.
     /// - The cookie has `SameSite=None` or `Partitioned` without `Secure`.
     pub fn check(&self) -> Result<(), MessageError> {
@@ -381,7 +381,7 @@ impl<'a> RawSetCookie<'a> {
         Some(RawSetCookie { name, value, attributes })
     }
 
-    /// Returns whether the cookie keeps what the prefix of its name promises, as [`SetCookie::has_valid_prefix`] does.
+    /// Returns whether the cookie keeps the promise of the prefix of its name, like [`SetCookie::has_valid_prefix`].
     pub fn has_valid_prefix(&self) -> bool {
         let begins = |octets: &[u8], prefix: &str| {
             octets.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))

@@ -208,14 +208,13 @@ pub enum TargetError {
     Authority,
     /// The host has characters beyond ASCII (RFC 5890), and the crate was built without its feature `idna`.
     Idna,
-    /// The URL has a user and a password that cannot be sent (RFC 7617 §2), or that have no place there, as in an
-    /// origin.
+    /// The URL has a user and a password that cannot be sent (RFC 7617 §2) or have no place there, as in an origin.
     Userinfo,
-    /// The path contains a `..`, which could lead out of its base: see
-    /// [`Request::forwarded_to`](crate::Request::forwarded_to).
+    /// The path contains a `..`, which could lead out of its base
+    /// ([`Request::forwarded_to`](crate::Request::forwarded_to)).
     Outside,
-    /// The path is not below the prefix that it should have: see
-    /// [`Request::forwarded_below`](crate::Request::forwarded_below).
+    /// The path is not below the prefix that it should have
+    /// ([`Request::forwarded_below`](crate::Request::forwarded_below)).
     Prefix,
     /// The request may not be forwarded, because its `max-forwards` is 0 or malformed (RFC 9110 §7.6.2).
     MaxForwards,

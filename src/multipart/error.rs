@@ -10,8 +10,8 @@ use crate::wire::WireDetail;
 
 /// How a body broke the rules of `multipart/form-data`, or a limit of [`MultipartLimits`](super::MultipartLimits).
 ///
-/// The error is inside the [`io::Error`] of a read of parts, unless the body itself could not be read. A handler that passes it
-/// on with `?` answers with [the status it owes](MultipartError::status).
+/// The error is inside the [`io::Error`] of a read of parts, unless the body itself could not be read. A handler that
+/// passes it on with `?` answers with [the right status](MultipartError::status).
 ///
 /// Parts are named by their number, from 1, or by the quoted beginning of their name. Limits have their value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

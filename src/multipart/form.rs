@@ -14,7 +14,7 @@ use crate::runtime::random_token;
 /// Names are escaped as in browsers: `%22` for a quote, `%0D` and `%0A` for the ends of lines. Backslashes are doubled, unlike
 /// in browsers. To most readers, a single one escapes the next character (RFC 2183 §2).
 ///
-/// The boundary is random, 128 bits that are drawn after the content was added. No content can contain it, not even by design.
+/// The boundary is random, 128 bits drawn after all content was added. No content can contain it, not even by design.
 ///
 /// # Examples
 ///
@@ -57,7 +57,7 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// Fails if a name is invalid, as for [`Form::append_text`], or the content type contains a control character other
+    /// Fails for an invalid name, as for [`Form::append_text`], or for a content type with a control character other
     /// than HTAB.
     pub fn append_file(
         &mut self,

@@ -94,8 +94,8 @@ impl<R> fmt::Debug for Multipart<R> {
 }
 
 impl Context {
-    /// Reads the parts of the request's body, within [`MultipartLimits::default`]. If the body is
-    /// [streamed](crate::BodyPlan::Stream), they are read as they arrive.
+    /// Reads the parts of the request's body, within [`MultipartLimits::default`]. The parts of a
+    /// [streamed](crate::BodyPlan::Stream) body are read as they arrive.
     ///
     /// # Errors
     ///

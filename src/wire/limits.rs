@@ -95,9 +95,9 @@ pub struct Limits {
     ///
     /// A response of more than 64 KiB in memory takes its memory until the system has all of it to send. The response
     /// is there already, and does not wait. If even the content of its request makes too little room, the response is
-    /// freed. The peer then gets 503 with `retry-after`. A response that can never fit takes all there is. While less
-    /// than half is free, a response with memory has [`Timeouts::write`](crate::Timeouts::write) in all to be taken.
-    /// Shared bytes, such as a clone of a [`Bytes`](crate::Body::set_shared_bytes) for all peers, take none.
+    /// freed. The peer then gets 503 with `retry-after`. A response that can never fit takes all of the memory. While
+    /// less than half is free, a response with memory has [`Timeouts::write`](crate::Timeouts::write) in all to be
+    /// taken. Shared bytes, such as a clone of a [`Bytes`](crate::Body::set_shared_bytes) for all peers, take none.
     ///
     /// Messages of more than 64 KiB that a WebSocket keeps for a peer behind take memory likewise. Without room, the
     /// sender gets [`ExchangeError::NoMemory`](crate::error::ExchangeError::NoMemory), and the sending ends.

@@ -108,8 +108,8 @@ impl Body {
         self.set_source(Box::pin(source), len, StreamOrigin::Given);
     }
 
-    /// Sets the content to what a source from `make` yields, as [`Body::set_stream`] does. Each time that the content
-    /// is sent, `make` is called.
+    /// Sets the content to what a source from `make` yields, like [`Body::set_stream`]. Each time that the content is
+    /// sent, `make` is called.
     ///
     /// So a client can send such a body again, after a redirect, after a stale connection, and by a
     /// [`Retry`](crate::client::Retry).

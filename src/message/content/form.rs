@@ -22,8 +22,8 @@ use crate::message::{FieldValue, FromText, OctetSet};
 ///
 /// [`Form::strict`] refuses malformed escapes and octets that are not UTF-8.
 ///
-/// The length of a query is limited by [`Limits::request_line_max`](crate::Limits::request_line_max), and the number of
-/// pairs that [`Request::form`](crate::Request::form) accepts by [`Form::PAIRS_MAX`].
+/// [`Limits::request_line_max`](crate::Limits::request_line_max) limits the length of a query. [`Form::PAIRS_MAX`]
+/// limits the number of pairs that [`Request::form`](crate::Request::form) accepts.
 ///
 /// # Examples
 ///

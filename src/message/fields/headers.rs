@@ -55,7 +55,7 @@ impl Headers {
     ///
     /// # Errors
     ///
-    /// Fails if the name is not a token (RFC 9110 §5.1), or the value contains a control character other than HTAB,
+    /// Fails for a name that is not a token (RFC 9110 §5.1), or for a value with a control character other than HTAB,
     /// such as CR, LF or NUL (§5.5).
     #[inline]
     pub fn set(&mut self, name: &str, value: impl FieldValue) -> Result<(), MessageError> {

@@ -9,7 +9,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if the user-id contains a colon, or either contains a control character.
+    /// Fails for a user-id with a colon, and for a control character in the user-id or the password.
     ///
     /// # Examples
     ///

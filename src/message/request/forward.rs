@@ -13,7 +13,7 @@ impl Request {
     /// new target determines `host`.
     ///
     /// The body is not copied. To forward it as it arrives, use [`Client::open_call`](crate::Client::open_call), with
-    /// the framing that it has here. A request without content has `content-length: 0` if its method suggests content.
+    /// the framing of this request. A request without content has `content-length: 0` if its method suggests content.
     /// For the way back there is [`Response::forwarded`](crate::Response::forwarded).
     ///
     /// `base` is an `http` or `https` URL. For a [`Host`](crate::client::Host) or a
@@ -38,10 +38,10 @@ impl Request {
     ///
     /// - `base` is not a URL or path, or has a query.
     /// - The request is a CONNECT.
-    /// - The request is for `*`, and `base` is `/`, the name of no server.
+    /// - The request is for `*` with `/` as `base`, the name of no server.
     ///
-    /// Fails with [`TargetError::Outside`] if `base` has a path and the request a segment `..`, escaped or not. In a
-    /// handler, `?` turns that into 400.
+    /// Fails with [`TargetError::Outside`] for a `base` with a path and a request with a segment `..`, escaped or not.
+    /// In a handler, `?` turns that into 400.
     ///
     /// Fails with [`TargetError::MaxForwards`] if an OPTIONS or TRACE may not be forwarded any more. In a handler, `?`
     /// turns that into 501. The handler had better answer it itself.
@@ -92,7 +92,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails as [`Request::forwarded_to`] does, and:
+    /// Fails like [`Request::forwarded_to`], and:
     ///
     /// - If `prefix` is neither empty nor begins with a `/`.
     /// - With [`TargetError::Prefix`] if the path is not below the prefix. In a handler, `?` turns that into 404.

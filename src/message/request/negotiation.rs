@@ -44,7 +44,7 @@ impl Request {
     /// them. Then send the default, which is better than nothing.
     ///
     /// A range such as `de` includes `de-CH` (RFC 4647 §3.3.1). If no range includes a language, a narrower range finds
-    /// it, as `de-CH` finds `de` (§3.4).
+    /// it, such as `de-CH` for `de` (§3.4).
     ///
     /// # Examples
     ///

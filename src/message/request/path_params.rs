@@ -110,7 +110,7 @@ impl<'a> PathParams<'a> {
         percent::decode(raw, Plus::Literal).map_err(|_| ValueError::param_text(name))
     }
 
-    /// Returns a parameter as a number or another type that can be parsed from text, strictly: see [`FromText`].
+    /// Returns a parameter as a number or another type that can be parsed from text, strictly ([`FromText`]).
     ///
     /// # Errors
     ///

@@ -270,8 +270,8 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not text in that charset or the charset is unknown. In a handler, `?` turns the first
-    /// into 400, and the second into 415. Also fails, with 500, if the content has not been received.
+    /// Fails for content that is not text in that charset, and for an unknown charset. In a handler, `?` turns the
+    /// first into 400, and the second into 415. Also fails, with 500, if the content has not been received.
     ///
     /// # Examples
     ///
@@ -375,7 +375,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if the name is not a token or the value is not fit for a cookie.
+    /// Fails for a name that is not a token, or for a value unfit for a cookie.
     pub fn append_cookie(&mut self, name: &str, value: &str) -> Result<(), MessageError> {
         if !is_token(name.as_bytes()) {
             return Err(MessageError::from_cookie(CookieFault::Name, name));

@@ -121,8 +121,8 @@ pub struct Timings {
     pub tls: Duration,
     /// Sending the request.
     pub send: Duration,
-    /// Waiting, from the last byte of the request to the end of the response's head. If the head is read before the
-    /// request is complete ([`Call::split`](crate::client::Call::split)), waiting begins with the request's first byte.
+    /// Waiting, from the last byte of the request to the end of the response's head. For a head that is read before the
+    /// end of the request ([`Call::split`](crate::client::Call::split)), waiting begins with the request's first byte.
     pub wait: Duration,
     /// Receiving the body, if it was buffered.
     pub receive: Duration,

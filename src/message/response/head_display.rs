@@ -7,10 +7,10 @@ use crate::error_text::write_escaped;
 use crate::message::{Headers, Request};
 
 /// The head as HTTP/1.1 writes it, for logs: the request line and the fields, a line each. The values of fields with
-/// credentials are left out: `authorization`, `cookie` and `proxy-authorization`. Controls and octets that are not UTF-8
-/// are escaped, so that no line passes for another.
+/// credentials are left out: `authorization`, `cookie` and `proxy-authorization`. Controls and octets that are not
+/// UTF-8 are escaped. So no line passes for another.
 ///
-/// The target is shown with its query, which may contain secrets, too; [`Request::path`] is without.
+/// The target is shown with its query, which may contain secrets, too. [`Request::path`] has no query.
 ///
 /// # Examples
 ///
@@ -33,8 +33,8 @@ impl fmt::Display for Request {
     }
 }
 
-/// The head as HTTP/1.1 writes it, for logs: the status line and the fields, a line each. The values of `set-cookie` are
-/// left out. Controls and octets that are not UTF-8 are escaped, so that no line passes for another.
+/// The head as HTTP/1.1 writes it, for logs: the status line and the fields, a line each. The values of `set-cookie`
+/// are left out. Controls and octets that are not UTF-8 are escaped. So no line passes for another.
 ///
 /// # Examples
 ///

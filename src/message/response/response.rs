@@ -273,7 +273,7 @@ impl Response {
         Ok(())
     }
 
-    /// Returns the cookies that are set, as [`SetCookie::parse`] reads them. A browser would not keep all of them. The
+    /// Returns the cookies that are set, read as by [`SetCookie::parse`]. A browser would not keep all of them. The
     /// domain must be its own, for example, and the [prefix](SetCookie::has_valid_prefix) must be true.
     pub fn cookies(&self) -> impl Iterator<Item = SetCookie<'_>> {
         self.headers.named(FieldName::SET_COOKIE).filter_map(SetCookie::parse)
@@ -334,7 +334,7 @@ impl Response {
     /// resource is not in the required state, it is a 412. Neither has content. A 412 also loses `cache-control` and
     /// `expires`, which were meant for the content.
     ///
-    /// A weak etag never matches `if-match` (§13.1.1), and `Compress` makes the etags of what it compresses weak.
+    /// A weak etag never matches `if-match` (§13.1.1). `Compress` makes the etags of what it compresses weak.
     ///
     /// A response without either field stands for something that does not exist yet. `if-none-match: *` then holds. If
     /// the status is not 2xx, and for CONNECT, OPTIONS and TRACE, everything holds (§13.2.1). `if-range` is left to

@@ -98,13 +98,13 @@ impl Target {
     /// Resolves `reference`, such as a link in a page or the `location` of a response, against this URL, as browsers
     /// do. [Above](Target#urls) is what is changed.
     ///
-    /// An octet that is not UTF-8 is escaped as it came. Servers send Latin-1 in `location`, and get back the same
+    /// An octet outside of UTF-8 is escaped as it came. Servers send Latin-1 in `location`, and get back the same
     /// octets.
     ///
     /// # Errors
     ///
-    /// Fails if this target is not in absolute-form, or the reference leads to no `http` or `https` URL with a host.
-    /// The error names whichever of the two is to blame.
+    /// Fails for a target in another form than absolute-form, and for a reference that leads to no `http` or `https`
+    /// URL with a host. The error names whichever of the two is to blame.
     ///
     /// # Examples
     ///
