@@ -107,9 +107,9 @@ where
 {
     type Error = ConversionError;
 
-    /// Converts a response, its body as by [`Body::set_http_body`](crate::Body::set_http_body). The
-    /// trailers of an [`HttpBody`](crate::http_types::HttpBody) are kept, and those of other bodies left out. The extensions and
-    /// the version are left out, too.
+    /// Converts a response, its body as by [`Body::set_http_body`](crate::Body::set_http_body). The trailers of an
+    /// [`HttpBody`](crate::http_types::HttpBody) are kept, and those of other bodies left out. The extensions and the
+    /// version are left out, too.
     ///
     /// # Errors
     ///
