@@ -95,8 +95,8 @@ impl CoreCounts {
     /// - `deflaters` and `inflaters`, the states of compressed WebSockets.
     ///
     /// The first two are counted once a second. The others are those of the thread: of several services on one thread,
-    /// the newest one counts them. The memory of codecs is known to within a few KB. An allocator may keep memory that
-    /// was freed: see [On the open internet](crate::guide::open_internet).
+    /// the newest one counts them. The memory of codecs is known to within a few KB. An allocator may keep freed
+    /// memory: see [On the open internet](crate::guide::open_internet).
     pub fn pools(&self) -> impl Iterator<Item = (&'static str, PoolCounts)> + use<> {
         zip(POOL_NAMES, self.pools)
     }

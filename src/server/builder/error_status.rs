@@ -48,7 +48,7 @@ impl Server {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A gateway answers as [`ClientError::status`](crate::ClientError::status) has it, which is 502 or 504:
+    /// A gateway answers with [`ClientError::status`](crate::ClientError::status), which is 502 or 504:
     ///
     /// ```
     /// use corehttp::{ClientError, Server};

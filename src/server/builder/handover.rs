@@ -13,8 +13,9 @@ impl Server {
     /// common addresses, and binds the others. Once all of its cores listen, the predecessor stops, as with
     /// [`ServerHandle::stop`](crate::ServerHandle::stop) and the grace of [`Server::stop_on`] (10 s without). Then this
     /// server waits at `path` for its own successor. A successor that does not come to listen changes nothing. If the
-    /// predecessor is stopped during the start of its successor, the successor still gets the place. One successor starts at a time, and
-    /// another one fails after 10 s. A successor fails after 300 s without listening. Its predecessor then goes on.
+    /// predecessor is stopped during the start of its successor, the successor still gets the place. One successor
+    /// starts at a time, and another one fails after 10 s. A successor fails after 300 s without listening. Its
+    /// predecessor then goes on.
     ///
     /// The sockets are never closed, so no connection is refused or reset (unlike with [`Server::reuse_port`]). Addresses are
     /// matched as they are written. A core of the successor gets a socket of its own. Addresses that only the predecessor has

@@ -1,6 +1,6 @@
 //! [`Server`] with its settings, and [`Service`], a server without sockets.
 //!
-//! A file here adds the settings of one feature to [`Server`]; what a setting does stands in another folder.
+//! A file here adds the settings of one feature to [`Server`]. Their effect stands in another folder.
 
 mod server;
 

@@ -17,8 +17,8 @@ impl Server {
 
     /// Adds a function that is called with each refused request and each failed exchange. Failures without a
     /// [`request`](ErrorReport::request), such as bad handshakes and malformed heads, are reported at most once a
-    /// second for each kind and core. If a connection fails before its refusal is sent, no second call follows.
-    /// Default: none.
+    /// second for each kind and core. If a connection fails with its refusal unsent, no second call follows. Default:
+    /// none.
     ///
     /// For lines in a log, use an [`ErrorLog`](crate::server::ErrorLog). A function is for anything else, such as an
     /// alarm. The log has the reports that [are faults of the server](ErrorReport::is_fault). The others are refusals

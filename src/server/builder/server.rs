@@ -294,7 +294,7 @@ impl Server {
     /// rest of a response. The access log has such a request with the status 499, and as JSON with `"cut":"peer"`. With
     /// `true`, only a reset drops a handler or a source. After a close, the work goes on until a write fails.
     ///
-    /// A close is seen even after unread content. If more octets are unread than the system keeps for the socket, some
+    /// A close is seen even after unread content. With more unread octets than the system keeps for the socket, some
     /// megabytes, the peer's system holds the close back. A gateway whose server behind takes nothing then gives up
     /// after [`ClientTimeouts::send`](crate::client::ClientTimeouts::send). A reset is always seen.
     ///
@@ -363,11 +363,11 @@ impl Server {
         self
     }
 
-    /// Stops the server when `signal` completes, as [`ServerHandle::stop`] does with `grace`. A failure or a panic of
-    /// the signal stops it, too. [`ServerHandle::wait`] then fails. Default: no signal.
+    /// Stops the server when `signal` completes, like [`ServerHandle::stop`] with `grace`. A failure or a panic of the
+    /// signal stops it, too. [`ServerHandle::wait`] then fails. Default: no signal.
     ///
     /// A core polls the signal, in its tokio runtime. [`shutdown_signal`](crate::shutdown_signal) waits for Ctrl-C and
-    /// for SIGTERM, which service managers send before they kill a process.
+    /// for SIGTERM. Service managers send SIGTERM before they kill a process.
     ///
     /// The signal stops this server alone. A program that waits for another one goes on. Ctrl-C no longer ends it.
     ///
@@ -393,7 +393,7 @@ impl Server {
         self
     }
 
-    /// Sets how long the server goes on accepting connections after a stop was ordered. Default: not at all.
+    /// Sets how long the server goes on accepting connections after the order to stop. Default: not at all.
     ///
     /// Meanwhile [`Health::ready`](crate::health::Health::ready) refuses, and
     /// [`Context::is_stop_ordered`](crate::Context::is_stop_ordered) is true. Each response is the last one of its
@@ -430,8 +430,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Fails without an address, for an address that cannot be bound (the error names it), or after a failure of a
-    /// thread or a listener.
+    /// Fails without an address, after a failure of a thread or a listener, or for an address that cannot be bound. The
+    /// error names that address.
     #[doc(alias("serve", "listen_and_serve"))]
     pub fn run<Kind, H>(self, handler: H) -> Result
     where

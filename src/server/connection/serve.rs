@@ -1,4 +1,4 @@
-//! [`run`]: does the job of a busy connection, which is to open it, or the requests that have arrived.
+//! [`run`]: does the job of a busy connection: its opening, or the requests that have arrived.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -9,7 +9,8 @@ use crate::message::{Headers, Status};
 use crate::runtime::Budget;
 use crate::server::{Error, Result};
 
-/// Changes or checks the content of a request, before a handler reads it or [`Context::forward`](crate::Context::forward) passes it on.
+/// Changes or checks the content of a request, before it is read by a handler or passed on by
+/// [`Context::forward`](crate::Context::forward).
 ///
 /// A filter is for middleware that would otherwise have to wait for the whole content. The middleware gives it to
 /// [`Context::filter_body`](crate::Context::filter_body) before it calls its handler. From then on, all readers of the

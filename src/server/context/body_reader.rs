@@ -60,12 +60,12 @@ impl<'a> BodyReader<'a> {
     /// Decodes the body while it is read, undoing its content codings (RFC 9110 §8.4), up to `limit` decoded bytes. A
     /// body without codings is read as it is, within the same limit.
     ///
-    /// Call this before anything is read, since codings are undone from the start. The fields of the request still
+    /// Call this before the first read, since codings are undone from the start. The fields of the request still
     /// describe the body as it was sent. [`Context::decode_body`](super::Context::decode_body), for bodies that fit
     /// into memory, changes them too.
     ///
-    /// While the body is read, `br` keeps its last decoded bytes: as many as the peer chooses, but not much more than
-    /// twice `limit`, or 256 KiB, and no more than 16 MiB. `zstd` keeps 8 MiB at most, the others 32 KiB.
+    /// During the reads, `br` keeps its last decoded bytes: as many as the peer chooses, but not much more than twice
+    /// `limit`, or 256 KiB, and no more than 16 MiB. `zstd` keeps 8 MiB at most, the others 32 KiB.
     ///
     /// # Errors
     ///

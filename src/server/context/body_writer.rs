@@ -30,7 +30,7 @@ use crate::server::exchange::{Exchange, OnPending, ResponseContent, SharedConn, 
 /// dropped. With a [safe](crate::Method::is_safe) method, a handler that waits before the end of the body is dropped,
 /// with all middleware around it, as at the end of its time. The exchange is then complete. So a stream without an end
 /// does not hold the connection. With another method, the handler goes on, as it may have changes to make. After the
-/// head was sent, its writes fail if the peer has closed the connection, or its sending half.
+/// head, the handler's writes fail if the peer has closed the connection, or its sending half.
 pub struct BodyWriter<'a> {
     /// The request that is being answered.
     pub request: &'a Request,
@@ -84,12 +84,12 @@ impl<'a> BodyWriter<'a> {
         Ok((BodyWriter { request, trailers, transform, outgoing, conn, incoming: None, budget }, incoming))
     }
 
-    /// Writes all of `data`. If the future is dropped, it is unknown how much of it was written.
+    /// Writes all of `data`. After a drop of the future, it is unknown how much of `data` was written.
     ///
     /// # Errors
     ///
-    /// Fails if the connection fails or the peer does not read, for data beyond the `content-length` of the response,
-    /// or after an earlier failure.
+    /// Fails for a failed connection, for a peer that does not read, for data beyond the `content-length` of the
+    /// response, or after an earlier failure.
     pub async fn write_all(&mut self, data: &[u8]) -> io::Result<()> {
         if self.try_buffer(data) {
             return Ok(());
@@ -106,7 +106,7 @@ impl<'a> BodyWriter<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the connection fails or the peer does not read.
+    /// Fails for a failed connection, or for a peer that does not read.
     pub async fn flush(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_flush_or_discard(cx)).await
     }
@@ -121,8 +121,8 @@ impl<'a> BodyWriter<'a> {
         poll_fn(|cx| self.poll_end_or_discard(cx)).await
     }
 
-    /// Ends the body as [`BodyWriter::finish`] does, with these trailer fields (RFC 9110 §6.5), which replace those of
-    /// the response. A body that is not sent in chunks is sent without them.
+    /// Ends the body like [`BodyWriter::finish`], with these trailer fields (RFC 9110 §6.5), which replace those of the
+    /// response. A body that is not sent in chunks is sent without them.
     ///
     /// # Errors
     ///
@@ -140,9 +140,9 @@ impl<'a> BodyWriter<'a> {
         self.conn.with(|conn| conn.is_stopping()).unwrap_or_default()
     }
 
-    /// Waits until the peer has closed the connection, or its sending half, as
-    /// [`Context::peer_closed`](super::Context::peer_closed) does. By default, a waiting handler is dropped then, and
-    /// needs no such check.
+    /// Waits until the peer has closed the connection, or its sending half, like
+    /// [`Context::peer_closed`](super::Context::peer_closed). By default, a waiting handler is dropped then, and needs
+    /// no such check.
     ///
     /// With [`Context::duplex`](super::Context::duplex), this waits forever, because there the reader sees the end.
     ///

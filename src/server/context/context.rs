@@ -146,8 +146,8 @@ impl Context {
 }
 
 impl Context {
-    /// Returns a [`BodyReader`], which reads the request's body as it arrives. If the body was buffered, it reads the
-    /// buffer.
+    /// Returns a [`BodyReader`], to read the request's body as it arrives. If the body was buffered, the buffer is
+    /// read.
     ///
     /// The unread part is discarded after the handler, or during the writes of the response. Beyond
     /// [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the response.
@@ -181,9 +181,9 @@ impl Context {
         BodyReader::new(request, incoming.get_mut(), conn, extensions.get_mut())
     }
 
-    /// Receives the rest of a body that the plan was to stream: its bytes into `ctx.request.body`, and its trailers into
-    /// `ctx.request.trailers`. A body that has already been received is not changed. See
-    /// [`middleware`](crate::middleware#guards-that-wait) for a guard that decides before the body is received.
+    /// Receives the rest of a body that the plan was to stream: its bytes into `ctx.request.body`, and its trailers
+    /// into `ctx.request.trailers`. A body that has already been received is not changed. See
+    /// [`middleware`](crate::middleware#guards-that-wait) for a guard that decides first, with the body left for later.
     ///
     /// # Errors
     ///
@@ -413,7 +413,7 @@ impl Context {
         self.exchange.conn.with(|conn| conn.transport.local_addr()).flatten()
     }
 
-    /// Returns which process has connected through a Unix socket, as the system reports it (`SO_PEERCRED`,
+    /// Returns which process has connected through a Unix socket, by the report of the system (`SO_PEERCRED`,
     /// `getpeereid`). `None` on other connections, and after an upgrade.
     #[doc(alias("ucred", "uid", "SO_PEERCRED"))]
     pub fn peer_credentials(&self) -> Option<PeerCredentials> {
@@ -532,7 +532,7 @@ impl Context {
     /// Of `forwarded` (RFC 7239), the member of the first proxy counts. Of `x-forwarded-host`, the last value counts,
     /// since others may be the client's. Of `x-forwarded-proto`, [the value of the client's
     /// hop](crate::server::ForwardedHeader::XForwardedProto) counts. So a proxy behind another one passes on the values
-    /// of that one. Fields outside of [`TrustedProxies::headers`] are ignored, as are those of a peer that is no proxy.
+    /// of that one. Fields outside of [`TrustedProxies::headers`] are ignored. So are those of a peer that is no proxy.
     /// The scheme of a connection whose PROXY header describes TLS is `https`.
     ///
     /// # Examples

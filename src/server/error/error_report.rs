@@ -13,8 +13,8 @@ use crate::message::{Problem, Request, Status};
 use crate::net::{Peer, PeerAddr, tls};
 use crate::server::forwarded::{Source, TrustedProxies, client_ip};
 
-/// A refused request or connection, a failed exchange, or a failure to accept, as [`Server::on_error`](crate::Server::on_error) and
-/// [`Server::error_response`](crate::Server::error_response) see it.
+/// A refused request or connection, a failed exchange, or a failure to accept, as
+/// [`Server::on_error`](crate::Server::on_error) and [`Server::error_response`](crate::Server::error_response) see it.
 ///
 /// `{}` formats it as one line, such as `192.0.2.1:50000 cut off: the PROXY header is malformed; 41 more suppressed`.
 /// The line has the status, the peer, the method and path if known, the cause, and the number of suppressed reports.
@@ -49,8 +49,7 @@ pub struct ErrorReport<'a> {
     pub connection_id: u64,
     /// The number of the exchange on its connection, counted from 1. 0 if the connection itself was refused.
     pub exchange_number: u64,
-    /// The request, if its head was received and valid. The request is as the handler left it, and its body may be
-    /// gone.
+    /// The request, if its head was received and valid. The request is as the handler left it. Its body may be gone.
     pub request: Option<&'a Request>,
     /// The cause.
     pub cause: ErrorCause,
@@ -66,8 +65,8 @@ pub struct ErrorReport<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorCause {
-    /// The exchange failed: the peer or the connection is at fault, or the handler took too long or left its response
-    /// incomplete.
+    /// The exchange failed by a fault of the peer or the connection, or of a handler that took too long or left its
+    /// response incomplete.
     Exchange(ExchangeError),
     /// The handler failed.
     Handler(Error),

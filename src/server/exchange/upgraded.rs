@@ -11,8 +11,9 @@ use crate::server::report::ConnectionReport;
 
 /// A connection that was upgraded: bytes in both directions, and no longer HTTP.
 ///
-/// Made by [`Context::upgrade`](crate::server::Context::upgrade) and [`Context::accept_tunnel`](crate::server::Context::accept_tunnel).
-/// Reading begins with the bytes that the peer has already sent. There are no timeouts except those that you set.
+/// Made by [`Context::upgrade`](crate::server::Context::upgrade) and
+/// [`Context::accept_tunnel`](crate::server::Context::accept_tunnel). Reading begins with the bytes that the peer has
+/// already sent. There are no timeouts except those that you set.
 ///
 /// Flush your writes before you wait for the peer. Over TLS, the end of them may still be held back.
 ///

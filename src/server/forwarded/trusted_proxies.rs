@@ -65,8 +65,8 @@ impl TrustedProxies {
     ///
     /// # Errors
     ///
-    /// Fails for a malformed network or address, and for bits beyond the prefix, as in `10.0.0.1/8`. Such a network may be larger
-    /// than intended.
+    /// Fails for a malformed network or address, and for bits beyond the prefix, as in `10.0.0.1/8`. Such a network may
+    /// be larger than intended.
     pub fn new<N: AsRef<str>>(
         networks: impl IntoIterator<Item = N>,
     ) -> Result<TrustedProxies, NetworkParseError> {
@@ -110,8 +110,8 @@ impl TrustedProxies {
 }
 
 impl Default for TrustedProxies {
-    /// No proxies: each peer is the client, and nothing that it writes about another one is believed. A gateway at the
-    /// edge writes the [fields](TrustedProxies::headers) of these.
+    /// No proxies: each peer is the client. Nothing that it writes about another one is believed. A gateway at the edge
+    /// writes the [fields](TrustedProxies::headers) of these.
     fn default() -> TrustedProxies {
         TrustedProxies { is_proxy: None, fields: [false; 4] }.headers([ForwardedHeader::XForwardedFor])
     }

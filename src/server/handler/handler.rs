@@ -93,7 +93,7 @@ use crate::server::error::Result;
             with a single type for all by `BoxHandler::new`"
 )]
 pub trait Handler: ErasedHandler {
-    /// Decides by the head alone what becomes of the request's body, before the body is read. Default: it is buffered.
+    /// Decides about the request's body by the head alone, before the body is read. Default: it is buffered.
     ///
     /// A handler that chooses among others passes the call on. Otherwise, and in a closure, their plans have no effect.
     /// A body for streaming is then buffered, and answered with 413 beyond the limit. Middleware passes the call on

@@ -82,8 +82,8 @@ impl From<ExchangeError> for Refusal {
 impl Context {
     /// Refuses the request by its head. Returns the plan for [`Handler::on_head`](crate::Handler::on_head) or
     /// [`Middleware::on_head`](crate::middleware::Middleware::on_head) to return. The request is answered as if its
-    /// handler had failed with `error`, and its body is not received. Middleware around the one that refuses gets the
-    /// error. Handlers and middleware beneath it see nothing of the request.
+    /// handler had failed with `error`. The body of the request is not received. Middleware around the one that refuses
+    /// gets the error. Handlers and middleware beneath it see nothing of the request.
     ///
     /// # Examples
     ///

@@ -100,8 +100,8 @@ pub fn timeouts<F: Fn(&mut Timeouts) + Clone + 'static>(change: F) -> impl Middl
 
 /// Lets handlers run to their end although their peers are gone, such as the one of a payment.
 ///
-/// Without this, a waiting handler is dropped as soon as its peer closes the connection (see
-/// [`Server::half_close`](crate::Server::half_close)). All middleware around the handler runs to its end as well, so a
+/// Without this, a waiting handler is dropped as soon as its peer closes the connection. See
+/// [`Server::half_close`](crate::Server::half_close). All middleware around the handler runs to its end as well, so a
 /// session is saved. A request in the queue of a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit) has no
 /// handler yet, and ends with its peer. Time limits and a stop of the server still apply. A log has the status of the
 /// response, even if it did not arrive.
@@ -147,8 +147,8 @@ impl<C: Fn(&mut Context) + 'static> Middleware for Bounds<C> {
     }
 }
 
-/// Plans by the request what becomes of its body, in place of what is beneath. A plan that is the same for all requests is
-/// middleware itself: see [`BodyPlan`].
+/// Plans by the request what becomes of its body, in place of the plan beneath. A plan that is the same for all
+/// requests is middleware itself. See [`BodyPlan`].
 ///
 /// # Examples
 ///

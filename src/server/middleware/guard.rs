@@ -1,4 +1,4 @@
-//! [`guard`]: refuses requests, if it can before their bodies are received.
+//! [`guard`]: refuses requests, if possible before their bodies are received.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 /// or settings is a type that implements [`Middleware`].
 ///
 /// A check that needs the results of middleware around it is `async`, even without a wait. Otherwise it could decide by
-/// the head, before a session is loaded or another `async` guard has found the user.
+/// the head, without a loaded session, or without the user whom another `async` guard finds.
 ///
-/// Compare secrets by a digest, or with a crate such as `subtle`: `==` takes longer the more is right. A refusal with
-/// 401 needs a `www-authenticate` in `ctx.response.headers` (RFC 9110 §11.6.1), where it stays. A session in a cookie
-/// has no scheme to name, so services leave the field out.
+/// Compare secrets by a digest, or with a crate such as `subtle`. The operator `==` takes longer the more is right. A
+/// refusal with 401 needs a `www-authenticate` in `ctx.response.headers` (RFC 9110 §11.6.1), where it stays. A session
+/// in a cookie has no scheme to name, so services leave the field out.
 ///
 /// # Examples
 ///
@@ -54,7 +54,7 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A user whom one guard finds and another one needs (`session` has the same with a session):
+/// A user whom one guard finds for another one (`session` has the same with a session):
 ///
 /// ```
 /// use corehttp::middleware::guard;

@@ -53,11 +53,11 @@ use crate::server::{BodyPlan, Context, Handler, Result};
     note = "a list of middleware is a tuple, and `layer(..)` makes middleware of a layer of tower"
 )]
 pub trait Middleware: 'static {
-    /// Decides by the head what becomes of the request's body, before the body is read. `next` is what this middleware
-    /// surrounds. Default: the plan of `next`.
+    /// Decides about the request's body by the head, before the body is read. `next` is what this middleware surrounds.
+    /// Default: the plan of `next`.
     ///
-    /// A guard refuses the request here by [`Context::refuse`], before its body is received and before `next` sees it. Neither
-    /// [`call`](Middleware::call) nor `next` is called then.
+    /// A guard refuses the request here by [`Context::refuse`], before its body is received. `next` has not seen the
+    /// request yet. After the refusal, neither [`call`](Middleware::call) nor `next` is called.
     ///
     /// This method is left out by a handler that chooses among others without passing the head on. So a guard for
     /// safety decides in [`call`](Middleware::call) as well, as [`guard`](crate::middleware::guard) does.
@@ -71,7 +71,7 @@ pub trait Middleware: 'static {
     /// # Errors
     ///
     /// As those of [`Handler::handle`]. The error of `next` is one of the handler, of other middleware, or of a request
-    /// that was refused beneath this one: see [refusals](crate::middleware#refusals).
+    /// that was refused beneath this one. See [refusals](crate::middleware#refusals).
     #[inline]
     fn call(&self, ctx: &mut Context, next: &impl Handler) -> impl Future<Output = Result> {
         next.handle(ctx)

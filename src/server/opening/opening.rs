@@ -46,13 +46,13 @@ impl OpenedConnection<'_> {
         self.conn.peer().addr
     }
 
-    /// Returns the local address that the peer connected to, as [`Context::local_addr`](crate::Context::local_addr) does.
+    /// Returns the local address that the peer connected to, like [`Context::local_addr`](crate::Context::local_addr).
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.conn.transport.local_addr()
     }
 
-    /// Returns which process has connected through a Unix socket, as
-    /// [`Context::peer_credentials`](crate::Context::peer_credentials) does.
+    /// Returns which process has connected through a Unix socket, like
+    /// [`Context::peer_credentials`](crate::Context::peer_credentials).
     pub fn peer_credentials(&self) -> Option<PeerCredentials> {
         self.conn.transport.peer_credentials()
     }

@@ -127,7 +127,7 @@ impl CoreEvents {
         self.error.push(Box::new(on_error));
     }
 
-    /// Attaches a function to each connection that opens: see [`Server::on_connect`](crate::Server::on_connect).
+    /// Attaches a function to the opening of each connection: see [`Server::on_connect`](crate::Server::on_connect).
     pub fn on_connect(&mut self, on_connect: impl Fn(&mut OpenedConnection<'_>) + 'static) {
         self.connect.push(Box::new(on_connect));
     }
@@ -231,7 +231,7 @@ impl fmt::Debug for CoreEvents {
 pub struct CoreCounters(Arc<CoreCounterSet>);
 
 impl CoreCounters {
-    /// Returns the counts at this moment. After the core has stopped, they stay as they were.
+    /// Returns the counts at this moment. After the core has stopped, they do not change.
     pub fn counts(&self) -> CoreCounts {
         self.0.counts()
     }

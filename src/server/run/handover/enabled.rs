@@ -1,6 +1,6 @@
 //! [`Handover`]: the listening sockets of a server pass to the process that takes its place.
 //!
-//! Both processes accept from the same sockets until the successor serves and its predecessor stops. No socket is
+//! Both processes accept from the same sockets until the successor serves. Then its predecessor stops. No socket is
 //! closed meanwhile, so no waiting connection is lost.
 
 use std::io;
