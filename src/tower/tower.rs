@@ -61,7 +61,7 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, RespondError,
 /// # Errors
 ///
 /// An error of the service is answered with 500, or with the status that it chooses like any other [`Error`](crate::Error). So
-/// is an error of a body, before any of it was sent. A later one aborts the connection.
+/// is an error of a body before its first byte is sent. A later one aborts the connection.
 ///
 /// # What is not supported
 ///
