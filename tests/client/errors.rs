@@ -188,7 +188,7 @@ async fn of_the_way_to_a_proxy() {
         let expected = format!("http://a/b: looking up the proxy {proxy} took longer than 5 s");
         check(ask(&client, URL).await, &expected);
         let within = client.with_timeout(Duration::from_millis(300));
-        for url in [URL, "https://a/b"] {
+        for url in [URL, "https://a/b"].iter().take(if cfg!(feature = "tls") { 2 } else { 1 }) {
             let late = "the whole exchange took longer than 300 ms";
             let expected =
                 format!("{}: looking up the proxy {proxy}: {late}", url.trim_end_matches("?secret"));
