@@ -135,7 +135,7 @@ impl Files {
         Files::from_root(Root::from_embedded(files))
     }
 
-    /// Serves the files of `source`, which is not on this disk: see [`FileSource`].
+    /// Serves the files of `source`, which is not on this disk. See [`FileSource`].
     ///
     /// All settings apply, except those for disks: [`Files::cache`], `compressed_copies`, [`Files::etag`] and
     /// [`Files::follow_links`]. The source is asked for each request, and read for each response with content.

@@ -116,7 +116,7 @@ impl<S: RateStore> SharedRateLimit<S> {
         self
     }
 
-    /// Sets whether requests pass while the store fails or takes too long. Default: [`OnStoreFailure::Admit`].
+    /// Sets whether requests pass without an answer of the store in time. Default: [`OnStoreFailure::Admit`].
     #[doc(alias("fail open", "fail closed"))]
     pub fn on_store_failure(mut self, on_failure: OnStoreFailure) -> SharedRateLimit<S> {
         self.on_failure = on_failure;

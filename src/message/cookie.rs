@@ -255,7 +255,7 @@ impl<'a> SetCookie<'a> {
     ///
     /// Fails if:
     ///
-    /// - The name, value, domain or path could break out of its place, or be dropped by user agents.
+    /// - The name, value, domain or path could break out of its place, or makes user agents drop the cookie.
     /// - The cookie breaks the promise of its prefix, such as `__Host-`.
     /// - The cookie has `SameSite=None` or `Partitioned` without `Secure`.
     pub fn check(&self) -> Result<(), MessageError> {

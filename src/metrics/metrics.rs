@@ -352,8 +352,8 @@ impl Observer for Metrics {
 }
 
 /// Shows the counts of a client, for each host, and keeps the times of its exchanges: of each phase and in all, as
-/// [`Response::timings`](crate::Response::timings) has them. All clones of the client count together, and so do several
-/// clients. The counts stay when the client is gone.
+/// [`Response::timings`](crate::Response::timings) has them. All clones of the client count together, and several
+/// clients as one. The counts stay when the client is gone.
 ///
 /// For each host, the times take 10 KB for each phase, and on several cores up to 16 times as much.
 ///

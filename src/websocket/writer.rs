@@ -91,7 +91,7 @@ impl<R: Role> Writer<R> {
         poll_fn(|cx| self.half.with(|link| self.poll_send(link, cx))).await
     }
 
-    /// Sends a ping with `payload`, which the peer answers by a pong: see [`Writer::round_trip`]. A silent peer gets
+    /// Sends a ping with `payload`, which the peer answers by a pong. See [`Writer::round_trip`]. A silent peer gets
     /// pings by itself: see [`Options::ping_interval`](crate::websocket::Options::ping_interval).
     ///
     /// # Errors

@@ -93,7 +93,7 @@ impl fmt::Debug for HealthPolicy {
 
 /// A [`Balancer`](super::Balancer) starts or stops sending requests to hosts that are not fit for use.
 ///
-/// These get requests while the fit hosts are fewer than the percentage of
+/// These get requests while the percentage of fit hosts is below
 /// [`BalancerBuilder::panic_below`](super::BalancerBuilder::panic_below). They also do while not even a backup is fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

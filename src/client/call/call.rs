@@ -75,8 +75,8 @@ impl Call {
         self.0
     }
 
-    /// Writes all of `data`. Some of it may be buffered until [`Call::flush`]. If the future is dropped, an unknown part of
-    /// `data` has been written.
+    /// Writes all of `data`. Some of it may be buffered until [`Call::flush`]. After a drop of the future, it is
+    /// unknown how much of `data` was written.
     ///
     /// Data is dropped once the server reads no more, for one of these reasons:
     ///

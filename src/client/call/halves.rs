@@ -40,7 +40,7 @@ impl CallWriter {
         poll_fn(|cx| self.poll_data(cx, data)).await
     }
 
-    /// Writes all of `data`. If the future is dropped, an unknown part of `data` has been written.
+    /// Writes all of `data`. After a drop of the future, it is unknown how much of `data` was written.
     ///
     /// # Errors
     ///

@@ -40,8 +40,8 @@ impl Request {
     /// - The request is a CONNECT.
     /// - The request is for `*` with `/` as `base`, the name of no server.
     ///
-    /// Fails with [`TargetError::Outside`] for a `base` with a path and a request with a segment `..`, escaped or not.
-    /// In a handler, `?` turns that into 400.
+    /// Fails with [`TargetError::Outside`] for a request with a segment `..`, escaped or not, if `base` has a path. In
+    /// a handler, `?` turns that into 400.
     ///
     /// Fails with [`TargetError::MaxForwards`] if an OPTIONS or TRACE may not be forwarded any more. In a handler, `?`
     /// turns that into 501. The handler had better answer it itself.

@@ -98,7 +98,7 @@ impl Target {
     /// Resolves `reference`, such as a link in a page or the `location` of a response, against this URL, as browsers
     /// do. [Above](Target#urls) is what is changed.
     ///
-    /// An octet outside of UTF-8 is escaped as it came. Servers send Latin-1 in `location`, and get back the same
+    /// An octet of no valid UTF-8 is escaped as it came. Servers send Latin-1 in `location`, and get back the same
     /// octets.
     ///
     /// # Errors

@@ -56,8 +56,8 @@ pub trait Middleware: 'static {
     /// Decides about the request's body by the head, before the body is read. `next` is what this middleware surrounds.
     /// Default: the plan of `next`.
     ///
-    /// A guard refuses the request here by [`Context::refuse`], before its body is received. `next` has not seen the
-    /// request yet. After the refusal, neither [`call`](Middleware::call) nor `next` is called.
+    /// A guard refuses the request here by [`Context::refuse`], before its body is received, and before `next`. After
+    /// the refusal, neither [`call`](Middleware::call) nor `next` is called.
     ///
     /// This method is left out by a handler that chooses among others without passing the head on. So a guard for
     /// safety decides in [`call`](Middleware::call) as well, as [`guard`](crate::middleware::guard) does.

@@ -167,8 +167,8 @@ impl fmt::Display for ProtocolFault {
 }
 
 impl error::Error for Error {
-    /// The status that a request to open a WebSocket is answered with, or that the error has in the counts of a server: 400
-    /// if the peer is at fault.
+    /// The status of the answer to a request to open a WebSocket, or of the error in the counts of a server. With a
+    /// peer at fault, it is 400.
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Error::Handshake(fault) => Some(fault.status()),
@@ -210,8 +210,8 @@ pub enum HandshakeFault {
     Key,
     /// The request has content, which a gateway would not pass on with the wish for a WebSocket. Answered with 400.
     Content,
-    /// A page of an origin that is not let in opens the WebSocket: see
-    /// [`Options::origins`](crate::websocket::Options::origins). Answered with 403.
+    /// The WebSocket is from a page of a refused origin. See [`Options::origins`](crate::websocket::Options::origins).
+    /// Answered with 403.
     Origin,
 }
 

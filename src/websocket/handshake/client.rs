@@ -98,7 +98,7 @@ impl ClientRequest {
         ClientRequest { builder: self.builder.timeout(total), ..self }
     }
 
-    /// Sets the time limits of the phases in which the WebSocket is opened: see [`RequestBuilder::timeouts`].
+    /// Sets the time limits of the phases of the opening. See [`RequestBuilder::timeouts`].
     pub fn timeouts(self, timeouts: ClientTimeouts) -> ClientRequest {
         ClientRequest { builder: self.builder.timeouts(timeouts), ..self }
     }
@@ -149,8 +149,8 @@ impl IntoFuture for ClientRequest {
     ///
     /// # Errors
     ///
-    /// Fails as [`Client::upgrade`] does, with [`ClientCause::Upgrade`](crate::client::ClientCause::Upgrade) also for a
-    /// response of 101 that does not open a WebSocket as it was asked for.
+    /// Fails like [`Client::upgrade`]. A response of 101 that opens no such WebSocket also fails with
+    /// [`ClientCause::Upgrade`](crate::client::ClientCause::Upgrade).
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move { self.send_into(&mut Response::new()).await })
     }

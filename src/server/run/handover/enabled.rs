@@ -1,7 +1,7 @@
 //! [`Handover`]: the listening sockets of a server pass to the process that takes its place.
 //!
-//! Both processes accept from the same sockets until the successor serves. Then its predecessor stops. No socket is
-//! closed meanwhile, so no waiting connection is lost.
+//! Both processes accept from the same sockets until the predecessor stops. It stops once the successor serves. No
+//! socket is closed meanwhile, so no waiting connection is lost.
 
 use std::io;
 use std::mem;
