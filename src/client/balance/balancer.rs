@@ -10,7 +10,7 @@ use super::inner::{BalancerInner, is_callers_fault};
 use super::member::{BalancerCounts, Member};
 use super::round::{Assignment, Round};
 use super::tasks::{first_look_ups, start_look_ups};
-use crate::client::call::{Call, OutcomeProgress, ResponseReader};
+use crate::client::call::{Call, ResponseReader};
 use crate::client::error::{ClientCause, ClientError};
 use crate::client::host::Host;
 use crate::client::retry::{Outcome, Tries};
@@ -110,8 +110,7 @@ impl Balancer {
             if !self.assign_again(&mut round, opened.as_ref().map(|_| &*response)) {
                 let reader = opened.map_err(|error| round.describe(error))?;
                 let ended = round.end(response);
-                let outcome = self.inner.clone().outcome_of(ended, OutcomeProgress::Answered);
-                return Ok(reader.balanced_by(Some(outcome)));
+                return Ok(reader.balanced_by(Some(self.inner.clone().outcome_of(ended))));
             }
             if let Ok(unwanted) = opened {
                 unwanted.discard().await;
@@ -146,8 +145,7 @@ impl Balancer {
             if !is_again {
                 let call = opened.map_err(|error| round.describe(error))?;
                 let call = call.with_retry_log(round.tries.take().and_then(Tries::into_log));
-                let outcome = self.inner.clone().outcome_of(round.assignment, OutcomeProgress::Pending);
-                return Ok(call.balanced_by(outcome));
+                return Ok(call.balanced_by(self.inner.clone().outcome_of(round.assignment)));
             }
             if let Ok(unwanted) = opened
                 && let Ok(unwanted) = unwanted.finish(&mut Response::new()).await
@@ -367,7 +365,7 @@ impl Balancer {
             return false;
         }
         let Assignment { member, is_trial, .. } = &round.assignment;
-        round.assignment.head = self.inner.record_head(member, *is_trial, outcome);
+        round.assignment.head = Some(self.inner.record_head(member, *is_trial, outcome));
         self.assign_next(round, outcome)
     }
 

@@ -1,5 +1,6 @@
 //! [`BalancerInner`]: chooses a host for each request of a balancer, and records what came of it.
 
+use std::mem;
 use std::sync::{Arc, Mutex};
 
 use super::choice::{BalancerChoice, RandomPairs, choose_by_key};
@@ -9,7 +10,7 @@ use super::host_list::HostList;
 use super::member::{Member, Turns};
 use super::round::{Assignment, HeadRecord, RetryWait, not_assigned};
 use super::tasks::start_checks;
-use crate::client::call::{BalancedOutcome, OutcomeProgress};
+use crate::client::call::BalancedOutcome;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::retry::{Latencies, NextHost, Outcome, Retry, Tries};
 use crate::client::send::RequestSender;
@@ -215,20 +216,18 @@ impl BalancerInner {
         }
     }
 
-    /// The outcome of a request that goes on, of which so much is recorded.
-    pub(super) fn outcome_of(
-        self: Arc<BalancerInner>,
-        assignment: Assignment,
-        progress: OutcomeProgress,
-    ) -> BalancedOutcome {
-        let Assignment { member, in_flight, is_trial, head, .. } = assignment;
-        let mut head = (progress == OutcomeProgress::Answered).then_some(head);
-        BalancedOutcome::new(progress, move |outcome| {
+    /// The outcome of a request that goes on.
+    pub(super) fn outcome_of(self: Arc<BalancerInner>, assignment: Assignment) -> BalancedOutcome {
+        let Assignment { member, in_flight, is_trial, mut head, .. } = assignment;
+        BalancedOutcome::new(move |outcome| {
             let _counted_until_dropped = &in_flight;
-            match (outcome, head) {
-                (Err(error), _) if is_callers_fault(error) => {}
+            match (outcome, &mut head) {
                 (Err(error), Some(head)) => self.record_broken_body(&member, head, error),
-                (outcome, _) => head = Some(self.record_head(&member, is_trial, outcome)),
+                (Ok(_), Some(_)) => {}
+                (Err(error), None) if is_callers_fault(error) => {
+                    head = Some(HeadRecord { is_over: true, ended_row: None });
+                }
+                (outcome, None) => head = Some(self.record_head(&member, is_trial, outcome)),
             }
         })
     }
@@ -242,14 +241,15 @@ impl BalancerInner {
     ) -> HeadRecord {
         let failures = member.failures_in_a_row();
         let ended_row = (failures > 0).then(|| (failures, runtime::now()));
-        let is_failure = !self.record(member, is_trial, outcome);
-        HeadRecord { is_failure, ended_row }
+        let is_over = !self.record(member, is_trial, outcome) || outcome.is_err();
+        HeadRecord { is_over, ended_row }
     }
 
-    /// Records an error of the body after `head`, unless that was a failure. A bound of the caller is none of the host: a slow
-    /// reader may have exceeded it.
-    fn record_broken_body(&self, member: &Arc<Member>, head: HeadRecord, error: &ClientError) {
-        if head.is_failure || error.exceeds_callers_bound() {
+    /// Records the first error of the body after `head`, unless that was a failure. A bound of the caller is none of the host: a
+    /// slow reader may have exceeded it.
+    fn record_broken_body(&self, member: &Arc<Member>, head: &mut HeadRecord, error: &ClientError) {
+        let is_over = mem::replace(&mut head.is_over, true);
+        if is_over || is_callers_fault(error) || error.exceeds_callers_bound() {
             return;
         }
         // The head has ended a row of failures that goes on.

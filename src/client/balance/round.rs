@@ -67,21 +67,14 @@ pub(super) struct Assignment {
     pub(super) is_second: bool,
     /// Whether it decides what becomes of a host that was ejected.
     pub(super) is_trial: bool,
-    /// The record of the head of its response.
-    pub(super) head: HeadRecord,
+    /// The record of the head of its response, once there is one.
+    pub(super) head: Option<HeadRecord>,
 }
 
 impl Assignment {
     /// A first attempt, which `in_flight` counts, and which is no trial.
     pub(super) fn new(member: Arc<Member>, in_flight: InFlightGuard) -> Assignment {
-        Assignment {
-            member,
-            host: None,
-            in_flight,
-            is_second: false,
-            is_trial: false,
-            head: HeadRecord::default(),
-        }
+        Assignment { member, host: None, in_flight, is_second: false, is_trial: false, head: None }
     }
 
     /// Uses the connections of `sender`, if there is one.
@@ -111,7 +104,8 @@ impl Assignment {
 /// The record of the head of a response, whose body may still break off.
 #[derive(Clone, Copy, Default)]
 pub(super) struct HeadRecord {
-    pub(super) is_failure: bool,
+    /// Whether no error of the body counts any more: the request has failed before, or by its caller's fault.
+    pub(super) is_over: bool,
     /// The row of failures that the head has ended, and when.
     pub(super) ended_row: Option<(u32, Instant)>,
 }

@@ -16,44 +16,22 @@ pub(crate) struct OutcomeRecorder {
 }
 
 /// The outcome of a request of a balancer, which counts as pending until this is dropped.
-pub(crate) struct BalancedOutcome {
-    record: Box<RecordFn>,
-    progress: OutcomeProgress,
-}
-
-/// The part of an outcome that was recorded.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OutcomeProgress {
-    Pending,
-    /// The head of the response. Its body may still break off.
-    Answered,
-    Failed,
-}
+pub(crate) struct BalancedOutcome(Box<RecordFn>);
 
 /// Records the head of the response or the error instead, and then an error of the body.
 type RecordFn = dyn FnMut(Result<&Response, &ClientError>) + Send + Sync;
 
 impl BalancedOutcome {
-    /// An outcome that `record` records from here on.
+    /// An outcome that `record` records. It may be called after the first error, too.
     pub(crate) fn new(
-        progress: OutcomeProgress,
         record: impl FnMut(Result<&Response, &ClientError>) + Send + Sync + 'static,
     ) -> BalancedOutcome {
-        BalancedOutcome { record: Box::new(record), progress }
+        BalancedOutcome(Box::new(record))
     }
 
-    /// Records the head of the response, or the first error.
+    /// Records the head of the response, or an error.
     pub(super) fn record(&mut self, outcome: Result<&Response, &ClientError>) {
-        let progress = if outcome.is_ok() { OutcomeProgress::Answered } else { OutcomeProgress::Failed };
-        let is_due = match self.progress {
-            OutcomeProgress::Pending => true,
-            OutcomeProgress::Answered => progress == OutcomeProgress::Failed,
-            OutcomeProgress::Failed => false,
-        };
-        if is_due {
-            self.progress = progress;
-            (self.record)(outcome);
-        }
+        (self.0)(outcome);
     }
 }
 
