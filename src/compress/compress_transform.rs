@@ -13,7 +13,7 @@ use crate::coding::{
     Coding, CodingError, ContentEncoder, Flush, NegotiatedCoding, encode_once, essence, is_compressible,
     weaken_etag,
 };
-use crate::memory::{LocalCache, PoolKind};
+use crate::memory::{LocalCache, PoolKind, free_beyond};
 use crate::message::{Body, BodyLength, BodySource, FieldName, Headers, Method, Response, Status};
 use crate::runtime::{Budget, MemoryBudget, MemoryShare};
 use crate::server::{Context, Transform, TransformAction};
@@ -124,7 +124,7 @@ impl CompressTransform {
         self.memory.clear();
         self.budget = MemoryBudget::default();
         self.output.clear();
-        self.output.shrink_to(OUTPUT_KEPT_MAX);
+        free_beyond(&mut self.output, OUTPUT_KEPT_MAX);
         CACHE.with(|cache| cache.give(self));
     }
 

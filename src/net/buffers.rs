@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::memory::{Arena, Reset};
+use crate::memory::{Arena, Reset, free_beyond};
 
 /// Bytes that have arrived, read from the front. The memory is reused.
 #[derive(Default)]
@@ -254,7 +254,7 @@ impl Reset for WriteBuffer {
     }
 
     fn shrink(&mut self) -> usize {
-        self.bytes.shrink_to(WRITE_KEPT_MAX);
+        free_beyond(&mut self.bytes, WRITE_KEPT_MAX);
         self.bytes.capacity()
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::memory::{Reset, lock};
+use crate::memory::{Reset, free_beyond, lock};
 use crate::message::{Request, Response};
 use crate::runtime::{self, Instant};
 use crate::wire::RequestInfo;
@@ -413,7 +413,7 @@ impl QueueState {
         let QueueEntry { wire, meta, state, is_suspect, was_sent, waker, response } = &mut self.all[at];
         debug_assert!(meta.is_some(), "an entry is freed once");
         wire.clear();
-        wire.shrink_to(WIRE_KEPT_MAX);
+        free_beyond(wire, WIRE_KEPT_MAX);
         self.deferred.extend(meta.take().map(Deferred::Release));
         self.deferred.extend(waker.take().map(Deferred::Drop));
         (*state, *is_suspect, *was_sent) = Default::default();

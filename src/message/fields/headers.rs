@@ -8,7 +8,7 @@ use super::name::{FRAMING_FIELDS, FieldLine, FieldName, HOP_BY_HOP, NameHash, Na
 use super::value::{
     FieldValue, Repeated, contains_token, invalid_name, is_field_value, members, valid_value,
 };
-use crate::memory::{Arena, Reset, Span};
+use crate::memory::{Arena, Reset, Span, free_beyond};
 use crate::message::{HttpDate, MessageError, decimal};
 
 /// The fields of a message, in order, with their names in the case in which they were received or set.
@@ -525,7 +525,7 @@ impl Reset for Headers {
     }
 
     fn shrink(&mut self) -> usize {
-        self.fields.shrink_to(FIELDS_KEPT_MAX);
+        free_beyond(&mut self.fields, FIELDS_KEPT_MAX);
         self.text.shrink(TEXT_KEPT_MAX) + self.fields.capacity() * size_of::<FieldLine>()
     }
 }

@@ -383,7 +383,9 @@ impl Reset for Target {
     }
 
     fn shrink(&mut self) -> usize {
-        self.text.shrink_to(TEXT_KEPT_MAX);
+        if self.text.is_empty() && self.text.capacity() > TEXT_KEPT_MAX {
+            self.text = String::new();
+        }
         self.text.capacity()
     }
 }

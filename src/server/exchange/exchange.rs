@@ -14,7 +14,7 @@ use super::exchange_info::{
 use super::shared_conn::{OnPending, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
-use crate::memory::{Reset, clear_cold};
+use crate::memory::{Reset, clear_cold, free_beyond};
 use crate::message::{BodyLength, Request, Response, Status, Version};
 use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
 use crate::runtime::OwnWaits;
@@ -589,7 +589,7 @@ impl Reset for Exchange {
     }
 
     fn shrink(&mut self) -> usize {
-        self.transformed.shrink_to(TRANSFORMED_KEPT_MAX);
+        free_beyond(&mut self.transformed, TRANSFORMED_KEPT_MAX);
         let own = self.incoming.get_mut().shrink() + self.outgoing.shrink() + self.transformed.capacity();
         let noted = self.observation.as_mut().map_or(0, |observation| observation.shrink());
         own + noted + self.io_state.as_mut().map_or(0, |io_state| io_state.shrink())

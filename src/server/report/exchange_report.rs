@@ -523,7 +523,9 @@ impl Reset for Observation {
     }
 
     fn shrink(&mut self) -> usize {
-        self.target.shrink_to(TARGET_KEPT_MAX);
+        if self.target.is_empty() && self.target.capacity() > TARGET_KEPT_MAX {
+            self.target = String::new();
+        }
         size_of::<Observation>() + self.target.capacity()
     }
 }

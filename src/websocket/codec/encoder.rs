@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io;
 
 use super::deflate::{DeflateParams, Deflater, WINDOW_BITS_MIN};
+use crate::memory::free_beyond;
 use crate::websocket::frame::{
     CONTROL_MAX, Error, FrameHeader, Mask, Message, MessageKind, MessagePart, OpCode, Side, Utf8Check,
 };
@@ -185,7 +186,7 @@ fn with_scratch<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let mut scratch = SCRATCH.take();
     let done = work(&mut scratch);
     scratch.clear();
-    scratch.shrink_to(SCRATCH_KEPT_MAX);
+    free_beyond(&mut scratch, SCRATCH_KEPT_MAX);
     SCRATCH.set(scratch);
     done
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::memory::{LocalCache, Reset};
+use crate::memory::{LocalCache, Reset, free_beyond};
 
 /// Bytes that have arrived. The payloads of a fragmented message are moved together where they are, so that the message
 /// is one view.
@@ -39,9 +39,10 @@ impl Input {
         if self.is_empty() && !self.bytes.is_empty() {
             let mut memory = std::mem::take(self);
             memory.reset();
-            memory.shrink();
-            // On a thread that is ending, the cache is gone.
-            let _ = CACHE.try_with(|cache| cache.give(memory));
+            if memory.shrink() > 0 {
+                // On a thread that is ending, the cache is gone.
+                let _ = CACHE.try_with(|cache| cache.give(memory));
+            }
         }
     }
 
@@ -149,8 +150,8 @@ impl Reset for Input {
 
     fn shrink(&mut self) -> usize {
         if self.bytes.len() > KEPT_MAX {
-            self.bytes.truncate(KEPT_MAX);
-            self.bytes.shrink_to(KEPT_MAX);
+            self.bytes.clear();
+            free_beyond(&mut self.bytes, KEPT_MAX);
         }
         self.bytes.capacity()
     }
