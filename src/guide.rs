@@ -1,11 +1,14 @@
-//! Chapters that are longer than a page: a whole service, the open internet, operation, databases, defaults, and the idioms
-//! of other crates.
+//! Chapters that are longer than a page: a whole service, the open internet, operation, databases, defaults, features, and
+//! the idioms of other crates.
 
 #[doc = include_str!("docs/databases.md")]
 pub mod databases {}
 
 #[doc = include_str!("docs/defaults.md")]
 pub mod defaults {}
+
+#[doc = include_str!("docs/features.md")]
+pub mod features {}
 
 #[doc = include_str!("docs/open_internet.md")]
 pub mod open_internet {}

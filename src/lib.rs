@@ -61,7 +61,8 @@
 //!
 //! # Where to look
 //!
-//! Each module begins with an example. The [`guide`] has a whole service, operation, and the idioms of axum and reqwest.
+//! Each module begins with an example. The folder `examples` has more. The [`guide`] has chapters, [all features](guide::features)
+//! among them.
 //!
 //! Servers:
 //!
@@ -91,15 +92,6 @@
 //! - Retries, tokens and signatures of all requests: [`client::Retry`], [`client::ClientMiddleware`]
 //! - Large bodies, events: [`Client::open_response`], [`Client::open_call`], [`Client::download`], [`sse::EventSource`]
 //! - Without a runtime: [`blocking`]. Without an allocation: [`Client::send`]. Both sides: [`message`], [`coding`], [`error`]
-//!
-//! A feature has the name of its module, with `-` for `_`. That of `http_types` is `http`. On by default: `access-log`,
-//! `compress`, `form`, `fs`, `json`, `multipart` and `tls`. Features without a module: `form` (forms as structs), `compress`
-//! and `zstd` (codings), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII), `aws-lc-rs` (other cryptography),
-//! `platform-verifier` (authorities of the system), `handover` and `systemd` (sockets of other processes). For a method
-//! without its feature, the compiler names the feature.
-//!
-//! The folder `examples` has programs for most of this. HTTP/2 and HTTP/3 are left to proxies in front. Names are those of
-//! [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110) and [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112).
 //!
 #![cfg_attr(feature = "access-log", doc = "[`access_log`]: mod@access_log")]
 #![cfg_attr(not(feature = "access-log"), doc = "[`access_log`]: #where-to-look")]

@@ -242,6 +242,20 @@ fn benches_examples_and_tests_are_documented() {
 }
 
 #[test]
+fn the_chapter_on_features_lists_those_of_the_manifest() {
+    let [manifest, chapter] =
+        ["Cargo.toml", "src/docs/features.md"].map(|path| fs::read_to_string(path).expect("it is here"));
+    let table = manifest.split("[features]\n").nth(1).and_then(|rest| rest.split("\n[").next());
+    let features = table.expect("there are features").lines().filter_map(|line| line.split_once(" = ["));
+    let mut features: BTreeMap<&str, &str> = features.collect();
+    let defaults = features.remove("default").expect("some are on by default");
+    let is_default = |name: &str| defaults.contains(&format!("\"{name}\""));
+    let listed = chapter.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let listed: Vec<(&str, bool)> = listed.map(|(name, rest)| (name, rest.starts_with(" yes |"))).collect();
+    assert_eq!(listed, features.keys().map(|name| (*name, is_default(name))).collect::<Vec<_>>());
+}
+
+#[test]
 fn every_rule_finds_its_fault() {
     let (wide, long) = ("x".repeat(141), "\n".repeat(600));
     let (function, deep) =
