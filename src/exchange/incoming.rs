@@ -101,7 +101,10 @@ impl Incoming {
         bounds: &Bounds,
         limit: Duration,
     ) -> Poll<Result<Option<HeadOutcome>, ExchangeError>> {
-        let filled = ready!(self.large_input.poll_head(cx, conn, limit, &bounds.memory, &mut self.input));
+        if self.input.reads_much() {
+            self.large_input.prepare_head(&bounds.memory, &mut self.input);
+        }
+        let filled = ready!(conn.poll_fill(cx, &mut self.input, limit));
         let has_begun = has_head_begun(self.input.unread());
         Poll::Ready(match filled {
             Ok(1..) => Ok(None),
@@ -514,8 +517,7 @@ impl Incoming {
     fn unfinished_body_error(&self, error: ExchangeError, bounds: &Bounds) -> ExchangeError {
         let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
         let BodyDecoder::Chunked(decoder) = &self.body else { return error };
-        let text = self.input.unread();
-        let limits = &bounds.limits;
+        let (text, limits) = (self.input.unread(), &bounds.limits);
         match decoder.check_unfinished(text, limits) {
             Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
             Ok(()) => error,

@@ -120,20 +120,13 @@ pub(super) struct TakenContent {
 pub(crate) struct LargeInput(MemoryShare);
 
 impl LargeInput {
-    /// Reads once into `input`, for a head. A large read takes memory for a copy of the head as well.
-    #[inline]
-    pub(crate) fn poll_head<L: Locality>(
-        &mut self,
-        cx: &mut Context<'_>,
-        conn: &mut Conn<L>,
-        limit: Duration,
-        budget: &MemoryBudget,
-        input: &mut ReadBuffer,
-    ) -> Poll<Result<usize, ConnError>> {
+    /// Prepares `input`, which is to read much, to read for a head. A large read takes memory for a copy of the head as well. If
+    /// it is not free, the read is a smaller one.
+    #[cold]
+    pub(crate) fn prepare_head(&mut self, budget: &MemoryBudget, input: &mut ReadBuffer) {
         while input.reads_much() && !self.try_take(budget) {
             input.read_less();
         }
-        conn.poll_fill(cx, input, limit)
     }
 
     /// For a head of which length there is memory.

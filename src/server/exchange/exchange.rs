@@ -73,13 +73,14 @@ impl Exchange {
         debug_assert!(!conn.has_io_state(), "an idle connection has none");
         conn.swap_io_state(&mut self.io_state);
         let Incoming { input, large_input, .. } = self.incoming.get_mut();
-        match self.conn.bounds(|bounds| large_input.poll_head(cx, conn, limit, &bounds.memory, input)) {
-            Poll::Ready(Ok(1..)) => Poll::Ready(true),
-            filled => {
-                conn.swap_io_state(&mut self.io_state);
-                filled.map(|_| false)
-            }
+        if input.reads_much() {
+            self.conn.bounds(|bounds| large_input.prepare_head(&bounds.memory, input));
         }
+        let has_any = conn.poll_fill(cx, input, limit).map(|filled| matches!(filled, Ok(1..)));
+        if has_any != Poll::Ready(true) {
+            conn.swap_io_state(&mut self.io_state);
+        }
+        has_any
     }
 
     /// Takes the connection, which has carried `exchange_count` exchanges, out of its slot.
@@ -141,8 +142,7 @@ impl Exchange {
             core.bounds.limits.requests_per_connection_max.is_none_or(|max| exchange_count < max);
         info.is_last_request =
             !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
-        // After a CONNECT the peer may already send bytes for its tunnel, whatever the response is: they are not a
-        // request.
+        // After a CONNECT, the next bytes may be for its tunnel, whatever the response is: they are no request.
         info.persists = may_follow && !info.is_last_request && !request_info.is_connect;
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
         info.arrived = core.clock.now();
