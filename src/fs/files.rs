@@ -392,6 +392,7 @@ impl<N> Files<N> {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("fallback", "single-page application"))]
     pub fn not_found<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Files<H::Handler> {
         Files { lookup: self.lookup, not_found: handler.into_handler() }
     }

@@ -83,26 +83,32 @@ impl Context {
     /// # };
     /// ```
     ///
-    /// Responses that may wait for slow clients in memory, up to 256 KiB of each:
+    /// In front of several servers that are checked. Their responses may wait for slow clients in memory, up to 256 KiB of
+    /// each:
     ///
     /// ```
     /// # use corehttp::net::MemoryListener;
-    /// # use corehttp::{Client, Request, Server};
-    /// use corehttp::client::Host;
+    /// # use corehttp::{Request, Server};
+    /// use corehttp::client::HealthCheck;
+    /// use corehttp::error::MessageError;
     /// use corehttp::middleware::{limits, wrap};
-    /// use corehttp::{BodyPlan, Context, Handler};
+    /// use corehttp::{BodyPlan, Client, Context, Handler};
     ///
-    /// fn gateway(pages: Host) -> impl Handler {
+    /// fn gateway(client: &Client) -> Result<impl Handler, MessageError> {
+    ///     let pages = client
+    ///         .balance(["http://10.0.0.2:8080", "http://10.0.0.3:8080"])?
+    ///         .health_check(HealthCheck::get("/health")?)
+    ///         .build();
     ///     let kept = limits(|limits| limits.forward_buffer_max = 256 << 10);
-    ///     wrap((kept, BodyPlan::Stream), async move |ctx: &mut Context| {
-    ///         let onward = ctx.request.forwarded_to("/")?;
+    ///     Ok(wrap((kept, BodyPlan::Stream), async move |ctx: &mut Context| {
+    ///         let onward = ctx.request.forwarded_to("/")?; // the balancer chooses the host
     ///         ctx.forward(pages.open_call(&onward)).await
-    ///     })
+    ///     }))
     /// }
     /// # let listener = MemoryListener::new();
-    /// # let pages = Client::builder().connect_to(&listener).build().host("http://pages")?;
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("hi"))?;
-    /// # let service = Server::new().service(gateway(pages));
+    /// # let service = Server::new().service(gateway(&client)?);
     /// # let response = corehttp::block_on(service.respond(Request::get("/")?))?;
     /// # assert_eq!(response.text()?, "hi");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -515,12 +515,17 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Context, Status};
+    /// use corehttp::{Context, Server, Status, TrustedProxies};
     ///
     /// fn greet(ctx: &mut Context) -> corehttp::Result {
     ///     let client = ctx.client_ip().ok_or(Status::FORBIDDEN)?;
     ///     Ok(ctx.response.set_text(format!("Hello, {client}!")))
     /// }
+    ///
+    /// # let _ = || -> corehttp::Result {
+    /// let proxies = TrustedProxies::new(["10.0.0.0/8"])?;
+    /// Server::bind("[::]:8080").trusted_proxies(proxies).run(greet)
+    /// # };
     /// ```
     #[doc(alias("realip_remote_addr", "x-forwarded-for", "real ip"))]
     pub fn client_ip(&self) -> Option<IpAddr> {

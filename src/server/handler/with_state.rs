@@ -18,6 +18,8 @@ use crate::server::error::Result;
 /// - an `Arc<dyn Trait>`, and the function takes `&Arc<dyn Trait>` or `&(dyn Trait + 'static)`. A bare `&dyn Trait` is
 ///   short for `&'a (dyn Trait + 'a)`, which is another type.
 ///
+/// The chapter on [databases](crate::guide::databases) says where their connections belong.
+///
 /// # Examples
 ///
 /// ```
