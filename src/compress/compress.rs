@@ -1,5 +1,6 @@
 //! [`Compress`]: compresses the responses of a handler (RFC 9110 §8.4, §12.5.3).
 
+use std::io;
 use std::pin::Pin;
 
 use super::compress_transform::{CompressRules, CompressTransform};
@@ -134,6 +135,7 @@ impl Middleware for Compress {
         // The future is boxed because it is rare: without the box, the future of each request would have room for it.
         if let Some(large) = finish(ctx, outcome)? {
             ctx.response.body = large.await?;
+            ctx.give_back_unused();
         }
         Ok(())
     }
@@ -145,7 +147,12 @@ fn finish(ctx: &mut Context, outcome: Result) -> Result<Option<OffloadedBody>> {
     let Some(mut transform) = CompressTransform::take(ctx) else { return outcome.map(|()| None) };
     let finished = outcome.and_then(|()| Ok(transform.finish(&mut ctx.response)?));
     transform.give();
-    Ok(finished?.map(|large| Box::pin(async { Ok(LIMIT.run(|| large.encode()).await??) }) as OffloadedBody))
+    let large = finished?;
+    if let Some(large) = &large {
+        // Many may wait for their turn on a thread.
+        ctx.reserve_response(large.memory_held()).map_err(io::Error::from)?;
+    }
+    Ok(large.map(|large| Box::pin(async { Ok(LIMIT.run(|| large.encode()).await??) }) as OffloadedBody))
 }
 
 /// The threads on which large bodies are compressed.

@@ -53,10 +53,14 @@ pub(super) struct LargeBody {
 }
 
 impl LargeBody {
+    /// How many bytes of memory the body holds.
+    pub(super) fn memory_held(&self) -> usize {
+        self.body.memory_held()
+    }
+
     /// Compresses the body, on any thread.
-    pub(super) fn encode(mut self) -> Result<Body, CodingError> {
-        self.body.set_shared_bytes(encode_once(self.coding, self.level, self.body.bytes())?);
-        Ok(self.body)
+    pub(super) fn encode(self) -> Result<Body, CodingError> {
+        Ok(encode_once(self.coding, self.level, self.body.bytes())?.into())
     }
 }
 

@@ -220,12 +220,9 @@ impl<R: Role> Reader<R> {
             };
             if let Err(error) = processed {
                 begin_end(&self.half, &mut self.ending, error);
-                // Bytes that the peer still sends are discarded.
-                self.memory.clear();
-                self.input.reset();
-                self.input.return_memory();
             }
         }
+        self.free_content();
         ready!(poll_end(&self.half, &mut self.ending, cx))?;
         Poll::Ready(Ok(None))
     }
@@ -287,6 +284,14 @@ impl<R: Role> Reader<R> {
             return Poll::Ready(Err(ExchangeError::NoCloseFrame.into()));
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Frees all of a message that nobody will have. Bytes that the peer still sends are discarded.
+    fn free_content(&mut self) {
+        self.decoder.free_content();
+        self.input.reset();
+        self.input.return_memory();
+        self.memory.clear();
     }
 
     /// Processes a control frame.

@@ -11,6 +11,7 @@ use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
 use crate::message::{BodyLength, FieldName, Status};
 use crate::net::Conn;
+use crate::server::context::UNRESERVED_MAX;
 use crate::server::error::{Failure, write_error_response};
 use crate::server::exchange::{CloseMode, OnPending, ResponseContent};
 use crate::server::handler::{RefusalOrigin, is_panic, is_time_over};
@@ -93,39 +94,15 @@ pub(super) fn write_response(ctx: &mut Context, outcome: HandlerOutcome) -> Resu
     Ok(())
 }
 
-/// A response up to this length reserves no memory: the system takes most of it from a server whose peer reads nothing.
-const UNRESERVED_MAX: usize = 64 << 10;
-
 /// Reserves memory for a response that is not small, until the system has all of it to send. If there is none, the response is
 /// freed, and the peer gets 503: one that waited for memory would hold what it waits for.
 #[cold]
 fn reserve_or_refuse(ctx: &mut Context) {
-    if !try_reserve(ctx) {
+    // Content that is shared with others takes no memory here.
+    if let Err(error) = ctx.reserve_response(ctx.response.body.memory_held()) {
         ctx.response.body.free_buffer();
-        set_failure_response(ctx, Status::SERVICE_UNAVAILABLE, ExchangeError::NoMemory.into());
+        set_failure_response(ctx, Status::SERVICE_UNAVAILABLE, error.into());
     }
-}
-
-/// Reserves memory for the response beside the content of its request. If both do not fit, that content, of no use any more, is
-/// freed to make room. Returns whether the response has memory.
-fn try_reserve(ctx: &mut Context) -> bool {
-    let Context { request, response, exchange, .. } = ctx;
-    let memory = &mut exchange.incoming.get_mut().memory;
-    let of_request = request.body.memory_held();
-    exchange.conn.bounds(|bounds| {
-        // One that can never fit takes all that there is.
-        let of_response = response.body.memory_held().min(bounds.memory.share_max());
-        // Content that is shared with others takes no memory here.
-        if of_response <= UNRESERVED_MAX {
-            return true;
-        }
-        if memory.try_grow_to(&bounds.memory, of_request.saturating_add(of_response)) {
-            return true;
-        }
-        request.body.free_buffer();
-        memory.shrink_to(of_response);
-        memory.try_grow_to(&bounds.memory, of_response)
-    })
 }
 
 /// Sets the response that follows from this outcome. Returns whether it is still to be written. Not inlined, since most

@@ -19,7 +19,6 @@ use crate::exchange::{Cancel, Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, PeerCredentials, Transport};
-use crate::runtime::MemoryBudget;
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
@@ -130,18 +129,6 @@ impl Context {
         self.response.reset();
         self.exchange.begin_next();
         self.give_back_large(|_| false);
-    }
-
-    /// Frees the buffers of large messages, with their share of the memory: what follows may be small, and last for long.
-    #[inline]
-    pub(in crate::server) fn give_back_large(&mut self, may_keep: impl FnOnce(&CoreState) -> bool) {
-        let Context { request, response, exchange, .. } = self;
-        let memory = &mut exchange.incoming.get_mut().memory;
-        match memory.len() {
-            0 => {}
-            _ if !may_keep(exchange.conn.core()) => _ = self.shrink(),
-            _ => memory.shrink_to(request.body.memory_held() + response.body.memory_held()),
-        }
     }
 }
 
@@ -371,12 +358,6 @@ impl Context {
     /// ```
     pub async fn peer_closed(&self) {
         poll_fn(|cx| self.exchange.conn.poll_peer_closed(cx)).await;
-    }
-
-    /// The memory that the peers of the server share.
-    #[allow(dead_code, reason = "unused without the features `compress` and `multipart`")]
-    pub(crate) fn memory_budget(&self) -> MemoryBudget {
-        self.exchange.conn.bounds(|bounds| bounds.memory.clone())
     }
 
     /// Whether the peer expects `100 Continue`, by the fields of the request (RFC 9110 §10.1.1).

@@ -5,7 +5,7 @@
 
 mod context;
 mod decode_body;
-mod exchange_end;
+mod exchange_access;
 mod filter_body;
 #[cfg(feature = "tower")]
 mod tower;
@@ -25,6 +25,7 @@ pub use body_filter::BodyFilter;
 pub use body_reader::BodyReader;
 pub use body_writer::BodyWriter;
 pub use context::Context;
+pub(super) use exchange_access::UNRESERVED_MAX;
 pub use extensions::Extensions;
 pub(crate) use head_filter::HeadFields;
 #[cfg(feature = "session")]

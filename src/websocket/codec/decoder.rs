@@ -137,6 +137,12 @@ impl Decoder {
         }
     }
 
+    /// Forgets what was not handed out as well, with its memory. Nothing is read afterwards.
+    pub(crate) fn free_content(&mut self) {
+        let Decoder { side: _, deflate: _, bounds: _, frame, message, inflater, is_inflated } = self;
+        (*frame, *message, *inflater, *is_inflated) = (None, None, None, false);
+    }
+
     fn clear_inflated(&mut self) {
         self.is_inflated = self.message.is_some();
         match &mut self.inflater {

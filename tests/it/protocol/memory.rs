@@ -345,6 +345,31 @@ fn decoded_content_takes_memory() {
     });
 }
 
+/// Many may wait for a thread that compresses, and each has its content meanwhile.
+#[cfg(feature = "compress")]
+#[test]
+fn content_that_waits_to_be_compressed_takes_memory() {
+    use corehttp::middleware::{Compress, wrap};
+
+    let handler = routes! {
+        POST "/" => |_: &mut Context| {},
+        POST "/hold" => hold,
+        GET "/" => wrap(Compress::new(), |ctx: &mut Context| ctx.response.set_text("a".repeat(BODY))),
+    };
+    InMemory::run(handler, async |server| {
+        let ask = async || {
+            let mut peer = server.connect();
+            peer.begin("GET", "/", 0, "accept-encoding: gzip\r\n").await;
+            String::from_utf8_lossy(&peer.receive_octets().await).into_owned()
+        };
+        let received = ask().await;
+        assert!(status(&received) == 200 && received.contains("content-encoding: gzip"), "{received}");
+        let _holder = holder(&server).await;
+        let refused = ask().await;
+        assert!(status(&refused) == 503 && refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
+    });
+}
+
 /// Streams that last for days leave room for bodies: the later ones are sent as they are.
 #[cfg(feature = "compress")]
 #[test]

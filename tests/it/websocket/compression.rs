@@ -1,12 +1,16 @@
 //! permessage-deflate (RFC 7692), in the order of the cases of Autobahn: negotiation, messages, and bombs.
 
+use std::io::Read;
+
+use corehttp::Context;
 use corehttp::websocket::{self, DeflateOptions};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
 use super::support::{
-    BINARY, Echo, FIRST_TEXT, LAST, MORE, PING, RSV1, TEXT, check_with, close, frame, service, shown, talk,
+    BINARY, Echo, FIRST_TEXT, HEAD, LAST, MORE, PING, RSV1, TEXT, check_with, close, echo, frame, service,
+    shown, talk,
 };
-use crate::support::paused;
+use crate::support::{Served, alone, paused, resident};
 
 pub const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
 
@@ -250,6 +254,33 @@ fn bombs_are_refused() {
             assert!(shown(&received)[0].starts_with(expected), "{:?}", shown(&received));
         }
     }
+}
+
+/// A peer that has been told to close may stay for some time.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_bomb_that_was_refused_holds_no_memory() {
+    alone("websocket::compression::a_bomb_that_was_refused_holds_no_memory", || {
+        let deflated = Some(DeflateOptions::default());
+        let settings = websocket::Options { deflate: deflated, ..websocket::Options::default() };
+        let served = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
+        let bomb = frame(BINARY | RSV1, compressed(&mut deflate(), &vec![0; (1 << 20) + 1]));
+        let before = resident();
+        let _peers: Vec<_> = (0..50)
+            .map(|_| {
+                let mut peer = served.connect();
+                peer.send(format!("{HEAD}{OFFER}\r\n"));
+                peer.receive_through("\r\n\r\n");
+                peer.send(&bomb);
+                let mut refusal = [0; 4];
+                peer.stream.read_exact(&mut refusal).unwrap();
+                assert_eq!(shown(&refusal), ["close 1009 \"\""]);
+                peer
+            })
+            .collect();
+        let after = resident();
+        assert!(after < before + (16 << 20), "{before} bytes became {after}");
+    });
 }
 
 /// In parts, a message may become any size.
