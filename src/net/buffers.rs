@@ -297,7 +297,7 @@ mod tests {
         check_room(&[READ_SIZE, READ_KEPT_MAX], READ_KEPT_MAX, LARGE_READ);
         check_room(&[READ_SIZE, READ_KEPT_MAX, LARGE_READ], READ_KEPT_MAX, LARGE_READ);
         check_room(&[READ_SIZE, READ_KEPT_MAX, LARGE_READ, READ_KEPT_MAX], READ_KEPT_MAX, LARGE_READ);
-        check_room(&[READ_SIZE, READ_KEPT_MAX, LARGE_READ, 100], READ_UNCOUNTED_MAX, READ_UNCOUNTED_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX, LARGE_READ, 100], READ_SIZE, READ_SIZE);
     }
 
     /// Has a buffer read so much that its next read of a body is a large one.

@@ -206,7 +206,7 @@ mod tests {
         input.reset();
         input.bytes.resize(KEPT_MAX + 1, 0);
         input.shrink();
-        assert_eq!(input.bytes.capacity(), KEPT_MAX);
+        assert_eq!(input.bytes.capacity(), 0);
     }
 
     #[test]
