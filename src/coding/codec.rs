@@ -57,6 +57,16 @@ impl Coding {
         }
     }
 
+    /// How many bytes the state of a decoder takes, beside its window.
+    pub(super) const fn state_len(self) -> usize {
+        match self {
+            Coding::Br => 64 << 10,
+            // With a block of input.
+            Coding::Zstd => (94 + 128) << 10,
+            Coding::Gzip | Coding::Deflate => 16 << 10,
+        }
+    }
+
     /// Returns its name in fields.
     pub const fn as_str(self) -> &'static str {
         match self {

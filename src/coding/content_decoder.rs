@@ -79,20 +79,22 @@ impl DecoderChain {
         pull(&mut self.decoders, input, out, self.limit)
     }
 
-    /// How many bytes of windows are filled once `next` was decoded: by as much as has come out, or all at once.
-    pub(crate) fn window_len(&self, next: &[u8]) -> usize {
-        let windows = self.decoders.iter().enumerate().map(|(index, decoder)| {
+    /// How many bytes of memory the decoders have once `next` was decoded. Windows are filled by as much as has come out, or all
+    /// at once.
+    pub(crate) fn memory_len(&self, next: &[u8]) -> usize {
+        let lens = self.decoders.iter().enumerate().map(|(index, decoder)| {
             let unread = &decoder.input.as_slice()[decoder.read..];
             let next = if index == 0 && unread.is_empty() { next } else { unread };
             let filled = (decoder.written + DECODED_PER_STEP).min(decoder.coding.window_max());
-            decoder.state.window_len(next).max(filled)
+            decoder.coding.state_len() + decoder.state.window_len(next).max(filled)
         });
-        windows.sum()
+        lens.sum()
     }
 
-    /// How many bytes of windows are filled at most by content of `len` bytes.
-    pub(crate) fn window_max(&self, len: usize) -> usize {
-        self.decoders.iter().map(|decoder| decoder.coding.window_max().min(len)).sum()
+    /// How many bytes of memory the decoders have at most for content of `len` bytes.
+    pub(crate) fn memory_max(&self, len: usize) -> usize {
+        let codings = self.decoders.iter().map(|decoder| decoder.coding);
+        codings.map(|coding| coding.state_len() + coding.window_max().min(len)).sum()
     }
 
     /// Checks that the content may end here.
@@ -287,9 +289,9 @@ impl ContentDecoder {
         &self.piece.as_slice()[self.start..self.end]
     }
 
-    /// How many bytes of windows are filled once `input` was decoded: see [`DecoderChain::window_len`].
-    pub(crate) fn window_len(&self, input: &[u8]) -> usize {
-        self.decoders.window_len(input.get(self.decoded..).unwrap_or_default())
+    /// How many bytes of memory the decoders have once `input` was decoded: see [`DecoderChain::memory_len`].
+    pub(crate) fn memory_len(&self, input: &[u8]) -> usize {
+        self.decoders.memory_len(input.get(self.decoded..).unwrap_or_default())
     }
 
     /// Truncates the current piece to its first `count` bytes. The others become the next piece.

@@ -73,7 +73,7 @@ impl Encode for DeflateEncoder {
 
 /// A decoder for `deflate`. Also accepts content without the zlib format, which some senders omit (RFC 9110 §8.4.1.2).
 pub(super) struct DeflateDecoder {
-    inflate: Decompress,
+    inflate: LazyInflate,
     at: ZlibPart,
     /// Whether there is no zlib header.
     is_bare: bool,
@@ -90,12 +90,13 @@ enum ZlibPart {
 
 impl DeflateDecoder {
     pub(super) fn new() -> DeflateDecoder {
-        DeflateDecoder { inflate: Decompress::new(true), at: ZlibPart::Start, is_bare: false }
+        DeflateDecoder { inflate: LazyInflate::default(), at: ZlibPart::Start, is_bare: false }
     }
 
     fn inflate(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
-        let step = inflate(&mut self.inflate, input, room).map_err(|error| match error {
-            CodingError::Corrupt if self.is_bare && self.inflate.total_out() == 0 => {
+        let state = self.inflate.state();
+        let step = inflate(state, input, room).map_err(|error| match error {
+            CodingError::Corrupt if self.is_bare && state.total_out() == 0 => {
                 CodingError::NotCoded(Coding::Deflate)
             }
             error => error,
@@ -117,7 +118,7 @@ impl Decode for DeflateDecoder {
             (ZlibPart::First(first), [second, ..]) => {
                 self.at = ZlibPart::Data;
                 self.is_bare = !is_zlib(first, *second);
-                self.inflate.reset(!self.is_bare);
+                self.inflate.state().reset(!self.is_bare);
                 let step = self.inflate(&[first, *second], room)?;
                 // There was room for all output of two octets, so an octet that was not read stands after the end.
                 if step.read == 2 { Ok(Step { read: 1, ..step }) } else { Err(CodingError::Corrupt) }
@@ -145,6 +146,16 @@ fn is_zlib(first: u8, second: u8) -> bool {
     method == 8 && window <= 7 && (u16::from(first) << 8 | u16::from(second)) % 31 == 0
 }
 
+/// A state that is made with its first use, since many contents may wait for memory until then.
+#[derive(Default)]
+struct LazyInflate(Option<Decompress>);
+
+impl LazyInflate {
+    fn state(&mut self) -> &mut Decompress {
+        self.0.get_or_insert_with(|| Decompress::new(false))
+    }
+}
+
 /// One step of inflating.
 pub(super) fn inflate(inflate: &mut Decompress, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
     let (total_in, total_out) = (inflate.total_in(), inflate.total_out());
@@ -162,7 +173,7 @@ pub(super) fn inflate(inflate: &mut Decompress, input: &[u8], room: &mut [u8]) -
 
 /// A decoder for `gzip`: anything that is not a member is an error, also after a member, unless junk is ignored there.
 pub(super) struct GzipDecoder {
-    inflate: Decompress,
+    inflate: LazyInflate,
     /// The checksum of the header, and then of the data.
     crc: Crc,
     /// Which optional sections of the header are still to come.
@@ -213,7 +224,7 @@ enum MemberPart {
 impl GzipDecoder {
     pub(super) fn new() -> GzipDecoder {
         GzipDecoder {
-            inflate: Decompress::new(false),
+            inflate: LazyInflate::default(),
             crc: Crc::new(),
             flags: 0,
             at: MemberPart::Fixed(0),
@@ -317,7 +328,7 @@ impl GzipDecoder {
 
     fn begin_data(&mut self) {
         self.crc.reset();
-        self.inflate.reset(false);
+        self.inflate.state().reset(false);
         self.at = MemberPart::Data;
     }
 
@@ -358,7 +369,7 @@ impl Decode for GzipDecoder {
         let mut step = Step::default();
         loop {
             if self.at == MemberPart::Data {
-                let inflated = inflate(&mut self.inflate, &input[step.read..], room)?;
+                let inflated = inflate(self.inflate.state(), &input[step.read..], room)?;
                 self.crc.update(&room[..inflated.written]);
                 step.read += inflated.read;
                 step.written = inflated.written;
@@ -383,8 +394,8 @@ impl Decode for GzipDecoder {
     }
 
     fn reset(&mut self) {
-        let GzipDecoder { inflate, crc, flags, at, is_first, junk } = self;
-        inflate.reset(false);
+        // The state is reset when data begins.
+        let GzipDecoder { inflate: _, crc, flags, at, is_first, junk } = self;
         crc.reset();
         (*flags, *at, *is_first, *junk) = (0, MemberPart::Fixed(0), true, Junk::Refused);
     }

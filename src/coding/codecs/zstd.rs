@@ -68,7 +68,7 @@ impl Encode for ZstdEncoder {
 }
 
 struct ZstdDecoder {
-    /// `None` if the decoder could not be made, for lack of memory.
+    /// Made with the first step, since many contents may wait for memory until then.
     decoder: Option<Decoder<'static>>,
     frame: Frame,
     is_whole: bool,
@@ -79,7 +79,7 @@ struct ZstdDecoder {
 impl ZstdDecoder {
     fn new() -> ZstdDecoder {
         ZstdDecoder {
-            decoder: new_decoder(),
+            decoder: None,
             frame: Frame { header: Vec::new(), is_first: true },
             is_whole: true,
             is_full: false,
@@ -97,6 +97,9 @@ impl Decode for ZstdDecoder {
             self.frame.header.clear();
         }
         let header = &input[..input.len().min(HEADER_LEN_MAX - self.frame.header.len())];
+        if self.decoder.is_none() {
+            self.decoder = new_decoder();
+        }
         let decoder = self.decoder.as_mut().ok_or(CodingError::Encoder)?;
         let run = decoder.run_on_buffers(input, room);
         let read = run.as_ref().map_or(header.len(), |status| status.bytes_read.min(header.len()));

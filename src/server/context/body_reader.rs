@@ -155,10 +155,10 @@ impl<'a> BodyReader<'a> {
             let Some(mut decoder) = self.decoder.take() else {
                 return self.poll_received(cx);
             };
-            let window_len = decoder.window_len(self.received());
-            if window_len > WINDOW_UNRESERVED_MAX {
+            let memory_len = decoder.memory_len(self.received());
+            if !self.received().is_empty() && memory_len > self.window.len() {
                 // The current piece is not read again: a wait that is given up changes nothing.
-                let taken = self.conn.poll_memory(cx, &mut self.window, window_len + window_len / 4);
+                let taken = self.conn.poll_memory(cx, &mut self.window, memory_len + memory_len / 4);
                 if !matches!(taken, Poll::Ready(Ok(()))) {
                     self.decoder = Some(decoder);
                     return taken.map(|taken| Ok(taken.map(|()| 0)?));
@@ -309,6 +309,3 @@ impl fmt::Debug for BodyReader<'_> {
         f.debug_struct("BodyReader").field("request", &self.request).finish_non_exhaustive()
     }
 }
-
-/// A window up to this length, as most codings have, reserves no memory.
-const WINDOW_UNRESERVED_MAX: usize = 32 << 10;

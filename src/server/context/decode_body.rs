@@ -79,10 +79,10 @@ async fn decode(
         budget.spend(piece.len());
         loop {
             poll_fn(|cx| budget.poll_proceed(cx)).await;
-            let window_len = decoders.window_len(piece);
-            let needed = capacity_for_step(content) + window_len;
-            if needed > memory.len().max(DECODED_UNRESERVED_MAX) {
-                let needed_max = needed_max(&decoders, limit, window_len);
+            let memory_len = decoders.memory_len(piece);
+            let needed = capacity_for_step(content) + memory_len;
+            if needed > memory.len() {
+                let needed_max = needed_max(&decoders, limit, memory_len);
                 let target = conn.bounds(|bounds| reserve_target(&bounds.memory, needed, needed_max));
                 poll_fn(|cx| conn.poll_memory(cx, memory, target)).await?;
             }
@@ -106,10 +106,10 @@ fn capacity_for_step(content: &Arena) -> usize {
 }
 
 /// The most that content of up to `limit` bytes ever needs. Its buffer may have doubled just before the last byte.
-fn needed_max(decoders: &DecoderChain, limit: usize, window_len: usize) -> usize {
+fn needed_max(decoders: &DecoderChain, limit: usize, memory_len: usize) -> usize {
     let content_max = limit.saturating_add(DECODED_PER_STEP);
-    let window_max = decoders.window_max(content_max).max(window_len);
-    content_max.saturating_mul(2).saturating_add(window_max)
+    let memory_max = decoders.memory_max(content_max).max(memory_len);
+    content_max.saturating_mul(2).saturating_add(memory_max)
 }
 
 /// How much is reserved if the next step needs `needed` bytes: no more for small content, and all that may be needed for large.
@@ -120,6 +120,3 @@ fn reserve_target(budget: &MemoryBudget, needed: usize, needed_max: usize) -> us
 
 /// How many bytes of the coded content are decoded in one step.
 const PIECE: usize = 16 << 10;
-
-/// Decoded content and windows up to this length reserve no memory.
-const DECODED_UNRESERVED_MAX: usize = 4 * PIECE;
