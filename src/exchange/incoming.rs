@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::incoming_body::{
-    BodyDecoder, LargeInput, MinRate, READ_MIN, TakenContent, UNRESERVED_MAX, poll_content,
+    BodyDecoder, LargeInput, MinRate, READ_MIN, STILL_MAX, TakenContent, UNRESERVED_MAX, poll_content,
 };
 use super::message_head::{Expectation, HeadOutcome, MessageHead, has_head_begun};
 use super::{Bounds, ExchangeError, Phase, poll_flush};
@@ -471,8 +471,7 @@ impl Incoming {
         }
         match poll_flush(cx, conn, bounds) {
             Poll::Pending if L::FLUSHES_BEFORE_READ => {
-                // While the flush waits, the time of the body does not run. But a peer may read nothing before all of
-                // its body was read.
+                // Meanwhile, the time of the body does not run. But a peer may read nothing before all of its body was read.
                 self.end_wait(conn);
                 return match ready!(self.poll_read_ahead(cx, conn)) {
                     Ok(0) => Poll::Ready(Err(ExchangeError::Incomplete)),
@@ -493,14 +492,13 @@ impl Incoming {
             return Poll::Ready(Err(ExchangeError::TimedOut(Phase::Body, limit.into())));
         }
         let received = ready!(self.poll_read(cx, conn, bounds, content));
-        match received
-            .map_err(|error| self.unfinished_body_error(self.rate.error(error, &bounds.timeouts), bounds))?
-        {
+        let unfinished = |error| self.body.unfinished_error(error, self.input.unread(), &bounds.limits);
+        match received.map_err(|error| unfinished(self.rate.error(error, &bounds.timeouts)))? {
             0 if self.body == BodyDecoder::UntilClose => {
                 self.body = BodyDecoder::Done;
                 Poll::Ready(Ok(()))
             }
-            0 => Poll::Ready(Err(self.unfinished_body_error(ExchangeError::Incomplete, bounds))),
+            0 => Poll::Ready(Err(unfinished(ExchangeError::Incomplete))),
             count => {
                 conn.disarm(TimerSlot::Read);
                 if self.body == BodyDecoder::Length(0) {
@@ -509,18 +507,6 @@ impl Incoming {
                 self.rate.record(count, || conn.now(), &bounds.timeouts);
                 Poll::Ready(Ok(()))
             }
-        }
-    }
-
-    /// The error if no more of a body comes: that of trailers that were not parsed yet, or else `error`.
-    #[cold]
-    fn unfinished_body_error(&self, error: ExchangeError, bounds: &Bounds) -> ExchangeError {
-        let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
-        let BodyDecoder::Chunked(decoder) = &self.body else { return error };
-        let (text, limits) = (self.input.unread(), &bounds.limits);
-        match decoder.check_unfinished(text, limits) {
-            Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
-            Ok(()) => error,
         }
     }
 
@@ -534,12 +520,16 @@ impl Incoming {
     ) -> Poll<Result<usize, ConnError>> {
         let timeouts = &bounds.timeouts;
         loop {
-            let limit = self.rate.time_left(timeouts);
+            let time_left = self.rate.time_left(timeouts);
+            let limit = if self.memory.len() > 0 { time_left.min(STILL_MAX) } else { time_left };
             let received = match (&mut self.body, content.as_deref_mut()) {
                 (BodyDecoder::Length(left), Some(content)) => {
                     poll_content(cx, conn, limit, left, content, &mut self.input)
                 }
-                _ => self.large_input.poll_fill(cx, conn, limit, &bounds.memory, &mut self.input),
+                (_, content) => {
+                    let (memory, input) = (&bounds.memory, &mut self.input);
+                    self.large_input.poll_fill(cx, conn, limit, memory, input, content.is_some())
+                }
             };
             match received {
                 Poll::Pending => {
@@ -549,6 +539,13 @@ impl Incoming {
                 // The next round begins another wait.
                 Poll::Ready(Err(ConnError::TimedOut)) if self.rate.end_abandoned(conn.now(), timeouts) => {
                     conn.disarm(TimerSlot::Read);
+                }
+                Poll::Ready(Err(ConnError::TimedOut)) if limit < time_left => {
+                    self.rate.end_wait(conn.now());
+                    conn.disarm(TimerSlot::Read);
+                    if bounds.memory.is_contended() {
+                        return Poll::Ready(Err(ConnError::TimedOut));
+                    }
                 }
                 received => return received,
             }

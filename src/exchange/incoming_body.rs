@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use super::{ExchangeError, Phase, Timeouts};
 use crate::error_text::TimeLimit;
-use crate::memory::Arena;
+use crate::memory::{Arena, clear_cold};
 use crate::message::Headers;
-use crate::net::{
-    Conn, ConnError, LARGE_READ, Locality, READ_KEPT_MAX, READ_UNCOUNTED_MAX, ReadBuffer, millis,
-};
+use crate::net::{Conn, ConnError, Locality, READ_KEPT_MAX, READ_UNCOUNTED_MAX, ReadBuffer, millis};
 use crate::runtime::{MemoryBudget, MemoryShare};
 use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::parse::{ForbiddenTrailers, Leniency};
@@ -69,6 +67,21 @@ impl BodyDecoder {
         }
     }
 
+    /// The error if no more of a body comes, of which `text` is left: that of trailers that were not parsed yet, or else `error`.
+    pub(super) fn unfinished_error(
+        &self,
+        error: ExchangeError,
+        text: &[u8],
+        limits: &Limits,
+    ) -> ExchangeError {
+        let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
+        let BodyDecoder::Chunked(decoder) = self else { return error };
+        match decoder.check_unfinished(text, limits) {
+            Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
+            Ok(()) => error,
+        }
+    }
+
     /// Ends a body in chunks, if the last one has been decoded. Returns whether a fault of them was overlooked.
     pub(super) fn end_chunks(&mut self) -> bool {
         match *self {
@@ -117,24 +130,34 @@ pub(super) struct TakenContent {
 
 /// The part of the peers' memory that an input has, while it is large.
 #[derive(Default)]
-pub(crate) struct LargeInput(MemoryShare);
+pub(crate) struct LargeInput {
+    share: MemoryShare,
+    /// The budget of the share, if it is not that of the connection.
+    budget: Option<MemoryBudget>,
+}
 
 impl LargeInput {
-    /// Prepares `input`, which is to read much, to read for a head. A large read takes memory for a copy of the head as well. If
-    /// it is not free, the read is a smaller one.
+    /// Prepares `input`, which is to read much, to read for a head. A large read takes memory for a copy of the head as well.
+    /// While there is not plenty of it, the read is a smaller one.
     #[cold]
     pub(crate) fn prepare_head(&mut self, budget: &MemoryBudget, input: &mut ReadBuffer) {
-        while input.reads_much() && !self.try_take(budget) {
+        while input.reads_much() && !self.try_take(budget, 2 * READ_KEPT_MAX) {
             input.read_less();
         }
     }
 
     /// For a head of which length there is memory.
     pub(super) fn head_len(&self) -> usize {
-        self.0.len() / 2
+        self.share.len() / 2
     }
 
-    /// Reads once into `input`, for a body. If the memory for a large read is not free, the read is a smaller one.
+    /// Has the memory for bodies taken from `budget`, up to the end of this one: a server's that passes it on.
+    pub(crate) fn set_budget(&mut self, budget: MemoryBudget) {
+        self.budget = Some(budget);
+    }
+
+    /// Reads once into `input`, for a body. A large read takes memory, and the input of a streamed body any beyond that of each
+    /// connection: it may wait for long. If there is none, the read is a smaller one.
     pub(super) fn poll_fill<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -142,19 +165,26 @@ impl LargeInput {
         limit: Duration,
         budget: &MemoryBudget,
         input: &mut ReadBuffer,
+        is_buffered: bool,
     ) -> Poll<Result<usize, ConnError>> {
-        if input.reads_large() && !self.0.try_grow_to(budget, LARGE_READ) {
+        let own = self.budget.take();
+        let budget = own.as_ref().unwrap_or(budget);
+        while input.reads_much()
+            && !(is_buffered && input.read_max() <= READ_KEPT_MAX)
+            && !self.try_take(budget, input.read_max())
+        {
             input.read_less();
         }
+        self.budget = own;
         let filled = conn.poll_fill_body(cx, input, limit);
         self.follow(input);
         filled
     }
 
-    /// Takes the memory of a large head, if there is plenty.
-    fn try_take(&mut self, budget: &MemoryBudget) -> bool {
-        let len = 2 * READ_KEPT_MAX;
-        self.0.len() >= len || budget.is_plentiful() && self.0.try_grow_to(budget, len)
+    /// Takes memory, if there is plenty. It is a small part, since the body may wait for a large one beside it.
+    fn try_take(&mut self, budget: &MemoryBudget, len: usize) -> bool {
+        let is_free = || budget.is_plentiful() && len <= budget.share_max() / 8;
+        self.share.len() >= len || is_free() && self.share.try_grow_to(budget, len)
     }
 
     /// Leaves the memory to the other connections of the thread.
@@ -166,17 +196,18 @@ impl LargeInput {
     /// Gives back what the input has no longer.
     #[inline]
     pub(super) fn follow(&mut self, input: &ReadBuffer) {
-        if self.0.len() > 0 && !input.is_large() {
-            self.0.shrink_to(input.large_len());
+        if self.share.len() > 0 && !input.is_large() {
+            self.share.shrink_to(input.large_len());
         }
     }
 
-    /// Gives the share back, for an input that no connection has. It is trimmed within a second.
+    /// Gives the share back, for an input that has no large content, or no connection. It is trimmed within a second.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        if self.0.len() > 0 {
-            self.0.clear();
+        if self.share.len() > 0 {
+            self.share.clear();
         }
+        clear_cold(&mut self.budget);
     }
 }
 
@@ -293,6 +324,10 @@ impl MinRate {
             (ConnError::TimedOut, Some(_)) => {
                 ExchangeError::TimedOut(Phase::Body, TimeLimit::from_bytes_per_second(timeouts.body_rate_min))
             }
+            // The time of the body itself ends within a wait.
+            (ConnError::TimedOut, None) if self.wait.is_none() => {
+                ExchangeError::TimedOut(Phase::Body, STILL_MAX.into())
+            }
             (error, _) => ExchangeError::during(Phase::Body, timeouts.body)(error),
         }
     }
@@ -326,6 +361,9 @@ impl MinRate {
             && u128::from(self.received) < u128::from(timeouts.body_rate_min) * waited / 1000
     }
 }
+
+/// How long a body may stand still while others wait for the memory that it has.
+pub(super) const STILL_MAX: Duration = Duration::from_secs(5);
 
 /// How many milliseconds the rest of a body that is too slow may take: as many as a sender may hold back the second of two
 /// packets (RFC 9293 §3.8.6.3).

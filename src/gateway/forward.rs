@@ -217,6 +217,7 @@ impl Context {
             // The peer, or a proxy between, may understand the response otherwise (RFC 9112 §11.2).
             return Err(Error::other("a lenient client must not forward responses"));
         }
+        call.borrow_mut().set_memory_budget(self.memory_budget());
         let mut pump = Pump::new(&call, self.request.body.bytes());
         // A request without content was sent with its head.
         let is_request_sent = call.borrow().is_sent() && self.body_reader().is_at_end();

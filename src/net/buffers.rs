@@ -59,9 +59,14 @@ impl ReadBuffer {
         self.least > READ_UNCOUNTED_MAX
     }
 
+    /// The least room for the next read of a body.
+    pub(crate) fn read_max(&self) -> usize {
+        self.least
+    }
+
     /// Whether the next read of a body is a large one.
     #[inline]
-    pub(crate) fn reads_large(&self) -> bool {
+    fn reads_large(&self) -> bool {
         self.least == LARGE_READ
     }
 
@@ -171,7 +176,7 @@ const READ_SIZE: usize = 8 << 10;
 /// How much each connection may read without any of the peers' memory.
 pub(crate) const READ_UNCOUNTED_MAX: usize = 16 << 10;
 /// The capacity for a read of a body of which a lot arrives: a read of 512 KiB takes less time for each byte.
-pub(crate) const LARGE_READ: usize = 512 << 10;
+const LARGE_READ: usize = 512 << 10;
 
 thread_local! {
     /// The memory of large reads between two of them. As a rule, a handler has used a chunk when it waits for the next, so

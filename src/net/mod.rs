@@ -54,7 +54,7 @@ mod page_cache;
 
 pub(crate) use address::{Address, Peer, PeerAddr, subscriber};
 pub use address::{PeerCredentials, is_public};
-pub(crate) use buffers::{LARGE_READ, READ_KEPT_MAX, READ_UNCOUNTED_MAX, ReadBuffer, WriteBuffer};
+pub(crate) use buffers::{READ_KEPT_MAX, READ_UNCOUNTED_MAX, ReadBuffer, WriteBuffer};
 #[cfg(feature = "websocket")]
 pub(crate) use conn::Local;
 pub(crate) use conn::{Conn, ConnError, Locality, Sendable};

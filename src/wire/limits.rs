@@ -78,8 +78,8 @@ pub struct Limits {
     /// machine, or of the control group of the process, whichever is less. 512 MiB if the system reports neither.
     ///
     /// Counted are buffered bodies, responses that wait for their peers, kept forwarded responses, decoded content and
-    /// the windows of its decoders, parts of multipart content, messages of WebSockets, the states of codings, and heads
-    /// of more than 16 KiB. Not counted are smaller heads, bodies up to 16 KiB and responses up to 64 KiB, because
+    /// the windows of its decoders, parts of multipart content, messages of WebSockets, the states of codings, heads of
+    /// more than 16 KiB, and reads of as much. Not counted are smaller heads, bodies up to 16 KiB and responses up to 64 KiB, because
     /// [`Limits::connections_max`] bounds their number. Nor is the memory of handlers, even while they write it to a slow
     /// peer. An allocator may keep as much again or more: see [operation](crate::guide). The system takes its part for
     /// each connection.
@@ -90,8 +90,8 @@ pub struct Limits {
     /// and `retry-after`. A body in chunks may outgrow the quarter. It then waits for up to a second, and for longer
     /// only while no other wants the quarter. Bodies of unknown length may come to hold all that they wait for. Then
     /// the last of them are refused with 503, and the others go on. While others wait, a body with memory has
-    /// [`Timeouts::body`](crate::Timeouts::body) to arrive (408). The same goes for its parts and the window of its
-    /// decoder. Streamed responses are not compressed if less than half of the memory would stay free.
+    /// [`Timeouts::body`](crate::Timeouts::body) to arrive, and 5 s without a byte (408). The first goes for its parts and
+    /// the window of its decoder as well. Streamed responses are not compressed if less than half of the memory would stay free.
     ///
     /// A response of more than 64 KiB in memory takes its memory until the system has all of it to send. The response
     /// is there already, and does not wait. If even the content of its request makes too little room, the response is

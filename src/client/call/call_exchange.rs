@@ -22,6 +22,7 @@ use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{BodyLength, Headers, Request, Response, Status};
 use crate::net::{Conn, ReadBuffer, Sendable};
+use crate::runtime::MemoryBudget;
 use crate::wire::parse::Leniency;
 
 /// A call as it is polled: a request whose head has been sent, and its response.
@@ -231,6 +232,11 @@ impl CallExchange {
     /// The interim response that was taken, or the response that was swapped for the final one.
     pub(crate) fn response_head(&mut self) -> &mut Response {
         &mut self.response_head
+    }
+
+    /// Has the memory for large reads of the response taken from that of a server, to which it goes on.
+    pub(crate) fn set_memory_budget(&mut self, budget: MemoryBudget) {
+        self.pooled.exchange.incoming.large_input.set_budget(budget);
     }
 
     /// Receives the next piece of the body, which is then in [`CallExchange::piece`]. Returns its length, 0 at the end.

@@ -9,7 +9,6 @@ use crate::server::report::{ExchangeReport, ForwardReport};
 
 impl Context {
     /// The memory that the peers of the server share.
-    #[allow(dead_code, reason = "unused without the features `compress` and `multipart`")]
     pub(crate) fn memory_budget(&self) -> MemoryBudget {
         self.exchange.conn.bounds(|bounds| bounds.memory.clone())
     }

@@ -194,6 +194,31 @@ fn a_slow_body_does_not_keep_others_out() {
     });
 }
 
+/// Small bodies that withhold their last octet once kept others out for as long as a body may pause.
+#[test]
+fn bodies_that_stand_still_make_room_within_five_seconds() {
+    for (count, len) in [(1, BODY), (20, 100_000)] {
+        InMemory::run(handler(), async |server| {
+            let mut still = Vec::new();
+            for _ in 0..count {
+                let mut peer = server.connect();
+                peer.begin("POST", "/", len, "").await;
+                peer.send([7; 20_000]).await;
+                still.push(peer);
+            }
+            sleep(4 * SECOND).await;
+            let mut other = server.connect();
+            other.begin("POST", "/", len, "expect: 100-continue\r\n").await;
+            let (waited, response) = other.response().await;
+            assert!(response.starts_with("HTTP/1.1 100 "), "{response}");
+            assert!(waited < 6 * SECOND, "{count}: {waited:?}");
+            other.send(vec![7; len]).await;
+            assert!(other.receive().await.ends_with(&format!("\r\n\r\n{len}")));
+            assert!(still[0].response().await.1.starts_with("HTTP/1.1 408 "));
+        });
+    }
+}
+
 #[test]
 fn a_slow_body_that_nobody_waits_for_may_take_its_time() {
     InMemory::run(handler(), async |server| {
@@ -584,6 +609,8 @@ fn memory_that_is_kept_for_the_next_body_is_given_back() {
 #[test]
 fn pieces_of_streamed_bodies_take_memory() {
     const STREAMED: usize = 4 << 20;
+    // Half of it is for others.
+    const MEMORY: usize = 6 << 20;
     static LARGE_PIECES: AtomicUsize = AtomicUsize::new(0);
     static HELD: AtomicUsize = AtomicUsize::new(0);
     let limits = Limits { memory_max: MEMORY, ..Limits::default() };
@@ -619,6 +646,6 @@ fn pieces_of_streamed_bodies_take_memory() {
         }
     });
     let large = LARGE_PIECES.load(Relaxed);
-    assert!((1..=2).contains(&large), "{large} large pieces at once");
+    assert!((1..=5).contains(&large), "{large} large pieces at once");
     eventually("all is given back", || served.running.counts().memory.reserved == 0);
 }
