@@ -9,7 +9,7 @@ use super::call::ResponseReader;
 use super::send::RequestSender;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::retry::Backoff;
-use crate::message::{FieldName, MessageError, Request, Response, Status, decimal};
+use crate::message::{FieldName, Headers, MessageError, Request, Response, Status, decimal};
 use crate::runtime::{sleep, spawn_blocking};
 
 /// Content that arrives in a file.
@@ -117,13 +117,15 @@ impl Download {
         .await
     }
 
-    /// Whether a partial response continues the content that was received. A coded part never does, as its range counts coded
-    /// octets.
+    /// Whether a partial response continues the content that was received. A part of other content does not, and a coded one
+    /// never does, as its range counts coded octets.
     fn continues(&self) -> bool {
-        if self.response.headers.contains("content-encoding") {
+        let headers = &self.response.headers;
+        let is_same = self.validator.as_ref().is_some_and(|validator| is_of(headers, validator));
+        if !is_same || headers.contains("content-encoding") {
             return false;
         }
-        let part = self.response.headers.get_bytes("content-range").and_then(content_range);
+        let part = headers.get_bytes("content-range").and_then(content_range);
         part.is_some_and(|(first, whole)| {
             first == self.received && (whole.is_none() || self.len.is_none() || whole == self.len)
         })
@@ -208,6 +210,13 @@ fn strong_validator(response: &Response) -> Option<Vec<u8>> {
     }
     let age = headers.date("date")?.duration_since(headers.date("last-modified")?).ok()?;
     (age >= SETTLED).then(|| headers.get_bytes("last-modified").map(<[u8]>::to_owned))?
+}
+
+/// Whether a part with these fields is of the content that `validator` stands for (RFC 9110 §15.3.7.3). Some parts lack the
+/// field, and then only the server has compared it, with `if-range`.
+fn is_of(headers: &Headers, validator: &[u8]) -> bool {
+    let name = if validator.starts_with(b"\"") { "etag" } else { "last-modified" };
+    headers.all(name).all(|value| value == validator)
 }
 
 /// The age from which the date of a change is a strong validator (RFC 9110 §8.8.2.2).

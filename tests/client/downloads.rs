@@ -96,8 +96,14 @@ async fn a_download_goes_on_where_it_stopped_rfc9110_14_2() {
     let lie = part(4, 6).replace("bytes 4-", "bytes 3-");
     let grown = part(4, 6).replace("/10", "/11");
     let coded = part(4, 6).replace("etag", "content-encoding: gzip\r\netag");
+    let changed = |tag: &str| part(4, 6).replace("\"a\"", tag);
+    let dates =
+        |changed: &str| format!("last-modified: {changed}\r\ndate: Sun, 06 Nov 1994 08:50:37 GMT\r\n");
+    let (early, late) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:50:00 GMT");
+    let dated = |changed: &str| part(4, 6).replace(TAG, &dates(changed));
+    let from_date = Some(format!("bytes=4- {early}"));
     let status = |status: u16| format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n");
-    let rows: [(Vec<String>, End); 15] = [
+    let rows: [(Vec<String>, End); 21] = [
         (vec![whole(TAG, 10)], (done(WHOLE), vec![None])),
         (vec![whole(TAG, 4), part(4, 6)], (done(WHOLE), vec![None, from(4)])),
         (vec![whole(TAG, 4), part(4, 3), part(7, 3)], (done(WHOLE), vec![None, from(4), from(7)])),
@@ -111,6 +117,17 @@ async fn a_download_goes_on_where_it_stopped_rfc9110_14_2() {
         (vec![whole(TAG, 4), coded, whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
         (vec![whole(TAG, 4), grown, whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
         (vec![whole(TAG, 4), status(416), whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
+        // A part of other content, from a server or a cache that overlooks `if-range` (§15.3.7.3).
+        (vec![whole(TAG, 4), changed("\"b\""), whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
+        (vec![whole(TAG, 4), changed("W/\"a\""), whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
+        (
+            vec![whole(&dates(early), 4), dated(late), whole("", 10)],
+            (done(WHOLE), vec![None, from_date.clone(), None]),
+        ),
+        // A part need not have the date of the change (§15.3.7), and some have no tag.
+        (vec![whole(&dates(early), 4), dated(early)], (done(WHOLE), vec![None, from_date.clone()])),
+        (vec![whole(&dates(early), 4), part(4, 6).replace(TAG, "")], (done(WHOLE), vec![None, from_date])),
+        (vec![whole(TAG, 4), part(4, 6).replace(TAG, "")], (done(WHOLE), vec![None, from(4)])),
         // Nothing comes any more.
         (vec![whole(TAG, 4), part(4, 0)], (Err(None), [vec![None], vec![from(4); 5]].concat())),
         (vec![String::new()], (Err(None), vec![None; 5])),
