@@ -86,7 +86,11 @@ impl Download {
                     self.validator = None;
                 }
             }
-            Status::PARTIAL_CONTENT if self.received > 0 && self.continues() => {}
+            Status::PARTIAL_CONTENT if self.received > 0 && self.continues() => {
+                // The first response may have had no length, and a part may end before the whole (RFC 9110 §15.3.7).
+                let (_, whole) = self.range().unwrap_or_default();
+                self.len = self.len.or(whole);
+            }
             // The server has other content than before, or speaks of another part.
             Status::PARTIAL_CONTENT | Status::RANGE_NOT_SATISFIABLE if self.received > 0 => {
                 self.begin().await?;
@@ -125,10 +129,14 @@ impl Download {
         if !is_same || headers.contains("content-encoding") {
             return false;
         }
-        let part = headers.get_bytes("content-range").and_then(content_range);
-        part.is_some_and(|(first, whole)| {
+        self.range().is_some_and(|(first, whole)| {
             first == self.received && (whole.is_none() || self.len.is_none() || whole == self.len)
         })
+    }
+
+    /// The range of the part that the response has, as [`content_range`].
+    fn range(&self) -> Option<(u64, Option<u64>)> {
+        self.response.headers.get_bytes("content-range").and_then(content_range)
     }
 
     /// Receives the content of the response.
