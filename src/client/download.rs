@@ -26,6 +26,8 @@ pub(super) struct Download {
     len: Option<u64>,
     /// Identifies the content that has begun to arrive, if that can be continued.
     validator: Option<Vec<u8>>,
+    /// How often content that had begun to arrive has begun anew.
+    restarts: u32,
 }
 
 impl Download {
@@ -49,6 +51,7 @@ impl Download {
             received: 0,
             len: None,
             validator: None,
+            restarts: 0,
         })
     }
 
@@ -59,7 +62,7 @@ impl Download {
             let before = self.received;
             let Err(error) = self.attempt(sender).await else { return Ok(self.received) };
             failed = if self.received > before { 0 } else { failed + 1 };
-            if failed == FAILED_MAX || !is_passing(&error) {
+            if failed == FAILED_MAX || self.restarts > RESTARTS_MAX || !is_passing(&error) {
                 return Err(error);
             }
             sleep(Backoff::default().jittered(failed)).await;
@@ -110,6 +113,7 @@ impl Download {
 
     /// Begins with the first byte of the content that the response has.
     async fn begin(&mut self) -> Result<(), ClientError> {
+        self.restarts += u32::from(self.received > 0);
         self.received = 0;
         self.len = self.response.headers.content_length();
         self.validator = strong_validator(&self.response);
@@ -193,6 +197,9 @@ const RANGE_FIELDS: [&str; 2] = ["range", "if-range"];
 
 /// How many connections in a row bring nothing before the download fails.
 const FAILED_MAX: u32 = 5;
+
+/// How often content begins anew before the download fails. The servers behind one name may differ for ever.
+const RESTARTS_MAX: u32 = 5;
 
 /// How many bytes are written to the file at once.
 const BUFFER: usize = 256 << 10;

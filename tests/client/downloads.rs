@@ -145,6 +145,14 @@ async fn a_download_goes_on_where_it_stopped_rfc9110_14_2() {
     }
 }
 
+/// Of several servers behind one name, each has content of its own, and none sends it whole.
+#[tokio::test(start_paused = true)]
+async fn content_that_changes_for_ever_ends_a_download() {
+    let turn = [whole("etag: \"a\"\r\n", 4), part(4, 6).replace("\"a\"", "\"b\"")];
+    let (done, ranges) = end(&vec![turn; 20].concat()).await;
+    assert_eq!((done, ranges.len()), (Err(None), 12));
+}
+
 /// A server may send coded content though `identity` is asked for, and what is decoded has other octets than its ranges.
 #[cfg(feature = "compress")]
 #[tokio::test(start_paused = true)]
