@@ -253,10 +253,10 @@ impl Client {
     /// After a broken connection, another one goes on with the rest (RFC 9110 §14.2), until five in a row have brought nothing.
     /// Before each there is a random wait of up to 100 ms. The bound doubles with each further connection that brings nothing.
     ///
-    /// The rest is requested with `range` and `if-range`. Content that has changed meanwhile begins anew. So does content with
-    /// neither a strong `etag` nor an old `last-modified`. Content is requested without codings. The file is written by threads
-    /// for blocking work. A [timeout](crate::ClientBuilder::timeout) counts for each connection, without the waits for the
-    /// disk. `tokio::time::timeout` bounds all of it.
+    /// The rest is requested with `range` and `if-range`. Content that has changed meanwhile begins anew, at most five times. So
+    /// does content with neither a strong `etag` nor an old `last-modified`. Content is requested without codings. The file is
+    /// written by threads for blocking work. A [timeout](crate::ClientBuilder::timeout) counts for each connection, without the
+    /// waits for the disk. `tokio::time::timeout` bounds all of it.
     ///
     /// A part of the content, such as the rest of a file that an earlier program has left, is received by
     /// [`Client::open_response`].

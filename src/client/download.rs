@@ -9,7 +9,7 @@ use super::call::ResponseReader;
 use super::send::RequestSender;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::retry::Backoff;
-use crate::message::{FieldName, MessageError, Request, Response, Status, decimal};
+use crate::message::{FieldName, Headers, MessageError, Request, Response, Status, decimal};
 use crate::runtime::{sleep, spawn_blocking};
 
 /// Content that arrives in a file.
@@ -26,6 +26,8 @@ pub(super) struct Download {
     len: Option<u64>,
     /// Identifies the content that has begun to arrive, if that can be continued.
     validator: Option<Vec<u8>>,
+    /// How often content that had begun to arrive has begun anew.
+    restarts: u32,
 }
 
 impl Download {
@@ -49,6 +51,7 @@ impl Download {
             received: 0,
             len: None,
             validator: None,
+            restarts: 0,
         })
     }
 
@@ -59,7 +62,7 @@ impl Download {
             let before = self.received;
             let Err(error) = self.attempt(sender).await else { return Ok(self.received) };
             failed = if self.received > before { 0 } else { failed + 1 };
-            if failed == FAILED_MAX || !is_passing(&error) {
+            if failed == FAILED_MAX || self.restarts > RESTARTS_MAX || !is_passing(&error) {
                 return Err(error);
             }
             sleep(Backoff::default().jittered(failed)).await;
@@ -86,7 +89,11 @@ impl Download {
                     self.validator = None;
                 }
             }
-            Status::PARTIAL_CONTENT if self.received > 0 && self.continues() => {}
+            Status::PARTIAL_CONTENT if self.received > 0 && self.continues() => {
+                // The first response may have had no length, and a part may end before the whole (RFC 9110 §15.3.7).
+                let (_, whole) = self.range().unwrap_or_default();
+                self.len = self.len.or(whole);
+            }
             // The server has other content than before, or speaks of another part.
             Status::PARTIAL_CONTENT | Status::RANGE_NOT_SATISFIABLE if self.received > 0 => {
                 self.begin().await?;
@@ -106,6 +113,7 @@ impl Download {
 
     /// Begins with the first byte of the content that the response has.
     async fn begin(&mut self) -> Result<(), ClientError> {
+        self.restarts += u32::from(self.received > 0);
         self.received = 0;
         self.len = self.response.headers.content_length();
         self.validator = strong_validator(&self.response);
@@ -117,16 +125,22 @@ impl Download {
         .await
     }
 
-    /// Whether a partial response continues the content that was received. A coded part never does, as its range counts coded
-    /// octets.
+    /// Whether a partial response continues the content that was received. A part of other content does not, and a coded one
+    /// never does, as its range counts coded octets.
     fn continues(&self) -> bool {
-        if self.response.headers.contains("content-encoding") {
+        let headers = &self.response.headers;
+        let is_same = self.validator.as_ref().is_some_and(|validator| is_of(headers, validator));
+        if !is_same || headers.contains("content-encoding") {
             return false;
         }
-        let part = self.response.headers.get_bytes("content-range").and_then(content_range);
-        part.is_some_and(|(first, whole)| {
+        self.range().is_some_and(|(first, whole)| {
             first == self.received && (whole.is_none() || self.len.is_none() || whole == self.len)
         })
+    }
+
+    /// The range of the part that the response has, as [`content_range`].
+    fn range(&self) -> Option<(u64, Option<u64>)> {
+        self.response.headers.get_bytes("content-range").and_then(content_range)
     }
 
     /// Receives the content of the response.
@@ -184,6 +198,9 @@ const RANGE_FIELDS: [&str; 2] = ["range", "if-range"];
 /// How many connections in a row bring nothing before the download fails.
 const FAILED_MAX: u32 = 5;
 
+/// How often content begins anew before the download fails. The servers behind one name may differ for ever.
+const RESTARTS_MAX: u32 = 5;
+
 /// How many bytes are written to the file at once.
 const BUFFER: usize = 256 << 10;
 
@@ -208,6 +225,13 @@ fn strong_validator(response: &Response) -> Option<Vec<u8>> {
     }
     let age = headers.date("date")?.duration_since(headers.date("last-modified")?).ok()?;
     (age >= SETTLED).then(|| headers.get_bytes("last-modified").map(<[u8]>::to_owned))?
+}
+
+/// Whether a part with these fields is of the content that `validator` stands for (RFC 9110 §15.3.7.3). Some parts lack the
+/// field, and then only the server has compared it, with `if-range`.
+fn is_of(headers: &Headers, validator: &[u8]) -> bool {
+    let name = if validator.starts_with(b"\"") { "etag" } else { "last-modified" };
+    headers.all(name).all(|value| value == validator)
 }
 
 /// The age from which the date of a change is a strong validator (RFC 9110 §8.8.2.2).

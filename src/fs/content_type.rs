@@ -5,6 +5,7 @@ use std::path::Path;
 use memchr::memmem;
 
 use super::snapshot::FileContent;
+use crate::message::Parameters;
 
 /// The charset that text is announced in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +57,12 @@ const CORRECTED: [(&str, &str); 19] = [
 /// parameter would overrule it (RFC 7303 §3.2). Text that is not in UTF-8 gets none either: browsers then use the
 /// charset that the content declares, as HTML and CSS can, or guess it.
 pub(super) fn content_type(media_type: &str, charset: Charset<'_>, content: &FileContent) -> String {
-    let (essence, parameters) = media_type.split_once(';').unwrap_or((media_type, ""));
-    let essence = essence.trim_ascii().to_ascii_lowercase();
-    let (is_text, is_xml) = (essence.starts_with("text/"), essence.ends_with("xml"));
-    let has_charset = || parameters.to_ascii_lowercase().contains("charset");
+    let (essence, parameters) = Parameters::split(media_type.as_bytes());
+    let essence = essence.to_ascii_lowercase();
+    let (is_text, is_xml) = (essence.starts_with(b"text/"), essence.ends_with(b"xml"));
+    // One more parameter does not mend malformed ones.
+    let is_charset = |name: &str| name.eq_ignore_ascii_case("charset");
+    let has_charset = || parameters.clone().any(|read| read.map_or(true, |(name, _)| is_charset(name)));
     let charset = match charset {
         Charset::Detected if is_text && !is_xml && !has_charset() => is_utf8(content).then_some("utf-8"),
         Charset::Fixed(name) if (is_text || is_xml) && !has_charset() => Some(name),
@@ -178,6 +181,8 @@ mod tests {
         }
         let flowed = content_type("text/plain; format=flowed", Charset::Detected, &content);
         assert_eq!(flowed, "text/plain; format=flowed; charset=utf-8");
+        let quoted = content_type("text/plain; a=\";charset=y\"", Charset::Detected, &content);
+        assert_eq!(quoted, "text/plain; a=\";charset=y\"; charset=utf-8");
     }
 
     /// Only the beginning of a large file is read, and may end within a character.

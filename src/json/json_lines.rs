@@ -52,9 +52,18 @@ pub struct JsonLines<R> {
     pub line_max: usize,
     source: BufReader<R>,
     line: Vec<u8>,
-    /// Whether the line has been read to its end, and was returned.
-    is_complete: bool,
+    state: LineState,
     is_of_request: bool,
+}
+
+/// The part of a line that has been read.
+enum LineState {
+    /// The line has begun, or nothing of it is here.
+    Partial,
+    /// All of it, and it was returned.
+    Complete,
+    /// More than it may have. Its end is unread.
+    TooLong,
 }
 
 impl<R: AsyncRead + Unpin> JsonLines<R> {
@@ -64,7 +73,7 @@ impl<R: AsyncRead + Unpin> JsonLines<R> {
             line_max: LINE_MAX,
             source: BufReader::new(source),
             line: Vec::new(),
-            is_complete: false,
+            state: LineState::Partial,
             is_of_request: false,
         }
     }
@@ -122,28 +131,46 @@ impl<R: AsyncRead + Unpin> JsonLines<R> {
 
     /// Reads a line with its end. Returns whether there was one.
     async fn read_line(&mut self) -> io::Result<bool> {
-        if self.is_complete {
-            self.line.clear();
-            self.is_complete = false;
+        match self.state {
+            LineState::Partial => {}
+            LineState::Complete => self.begin_line(),
+            LineState::TooLong => self.skip_line().await?,
         }
         loop {
             let bytes = self.source.fill_buf().await?;
             let end = memchr(b'\n', bytes);
-            let taken = end.map_or(bytes.len(), |at| at + 1);
-            let is_too_long = self.line.len() + taken > self.line_max.saturating_add(1);
-            if !is_too_long {
-                self.line.extend_from_slice(&bytes[..taken]);
-            }
-            self.source.consume(taken);
-            self.is_complete = end.is_some() || taken == 0;
-            if is_too_long {
+            if self.line.len() + end.unwrap_or(bytes.len()) > self.line_max {
+                self.state = LineState::TooLong;
                 let too_long = ContentError::from(ContentFault::TooLong("a line"));
                 return Err(blamed(too_long, self.is_of_request).into());
             }
-            if self.is_complete {
+            let taken = end.map_or(bytes.len(), |at| at + 1);
+            self.line.extend_from_slice(&bytes[..taken]);
+            self.source.consume(taken);
+            if end.is_some() || taken == 0 {
+                self.state = LineState::Complete;
                 return Ok(!self.line.is_empty());
             }
         }
+    }
+
+    /// Reads to the end of a line that is too long.
+    async fn skip_line(&mut self) -> io::Result<()> {
+        loop {
+            let bytes = self.source.fill_buf().await?;
+            let end = memchr(b'\n', bytes);
+            let taken = end.map_or(bytes.len(), |at| at + 1);
+            self.source.consume(taken);
+            if end.is_some() || taken == 0 {
+                self.begin_line();
+                return Ok(());
+            }
+        }
+    }
+
+    fn begin_line(&mut self) {
+        self.line.clear();
+        self.state = LineState::Partial;
     }
 }
 
@@ -164,11 +191,15 @@ impl<R> fmt::Debug for JsonLines<R> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
 
-    /// The values of a stream, and how many lines were refused.
-    async fn values(stream: &'static str, line_max: usize) -> (Vec<u32>, usize) {
-        let mut lines = JsonLines::new(stream.as_bytes());
+    /// The values of a stream that comes in pieces of `size` bytes, and how many lines were refused.
+    async fn values(stream: &'static str, size: usize, line_max: usize) -> (Vec<u32>, usize) {
+        let (mut sender, source) = tokio::io::duplex(size);
+        tokio::spawn(async move { sender.write_all(stream.as_bytes()).await });
+        let mut lines = JsonLines::new(source);
         lines.line_max = line_max;
         let (mut values, mut refused) = (Vec::new(), 0);
         loop {
@@ -192,8 +223,13 @@ mod tests {
             ("1\nx\n2 3\n4\n", 9, &[1, 4], 2),
             ("123\n1234\n5\n", 3, &[123, 5], 1),
             ("123", 3, &[123], 0),
+            ("1234", 3, &[], 1),
+            ("1234567890123\n4\n", 3, &[4], 1),
         ] {
-            assert_eq!(values(stream, line_max).await, (expected.to_vec(), refused), "{stream:?}");
+            for size in 1..=stream.len().max(1) {
+                let read = values(stream, size, line_max).await;
+                assert_eq!(read, (expected.to_vec(), refused), "{stream:?} in pieces of {size}");
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use crate::runtime::{self, Handle, Instant, later, now, sleep_until};
 ///
 /// When the stream ends or breaks, another connection is opened. Its request has the id of the last event as `last-event-id`.
 /// The server then sends the events that were missed. The wait before the connection is 3 s, or that of the server's `retry`.
-/// The wait doubles while connections fail, up to [`EventSource::delay_max`].
+/// After a failure the wait is at least 250 ms. It doubles while connections fail, up to [`EventSource::delay_max`].
 ///
 /// A server ends the stream with 204. A stream that is silent for longer than
 /// [`ClientTimeouts::receive`](crate::client::ClientTimeouts::receive), 30 s by default, counts as broken. A comment now and
@@ -270,7 +270,9 @@ impl EventSource {
     /// Waits before another connection, after one that has ended with this error, if with any.
     fn wait(&mut self, error: Option<io::Error>) {
         self.waits = self.waits.saturating_add(1);
-        let first = self.delay.unwrap_or(DELAY.min(self.delay_max));
+        let asked = self.delay.unwrap_or(DELAY.min(self.delay_max));
+        let has_failed = error.is_some() || self.waits > 1;
+        let first = if has_failed { asked.max(FAILED_DELAY.min(self.delay_max)) } else { asked };
         let backoff = Backoff { first, most: self.delay_max.max(first) };
         self.state = SourceState::Waiting(later(now(), backoff.bound(self.waits)));
         self.last_error = error;
@@ -279,6 +281,8 @@ impl EventSource {
 
 const DELAY: Duration = Duration::from_secs(3);
 const DELAY_MAX: Duration = Duration::from_secs(60);
+/// Doubled, a wait of nothing would stay nothing.
+const FAILED_DELAY: Duration = Duration::from_millis(250);
 const EVENT_MAX: usize = 1 << 20;
 
 fn current_runtime() -> Option<runtime::Id> {

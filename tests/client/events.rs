@@ -95,6 +95,10 @@ async fn the_wait_is_that_of_the_server_and_doubles_while_connections_fail() {
         [stream("retry: 1000\ndata: a\n\n")].into_iter().chain(failing()).chain([END.to_owned()]);
     let without = Vec::from_iter(failing().into_iter().chain([END.to_owned()]));
     let with_retry = Vec::from_iter(with_retry);
+    let at_once = || vec![stream("retry: 0\ndata: a\n\n"), stream("data: b\n\n")];
+    let without_wait = Vec::from_iter(at_once().into_iter().chain(failing()).chain([END.to_owned()]));
+    let cut = stream("").replace("connection: close", "content-length: 9");
+    let breaking = Vec::from_iter(at_once().into_iter().chain(vec![cut; 4]).chain([END.to_owned()]));
     for (replies, delay_max, seconds) in [
         (&without, 60 * SECOND, 3 + 6 + 12 + 24 + 48),
         (&without, 10 * SECOND, 3 + 6 + 10 + 10 + 10),
@@ -102,6 +106,10 @@ async fn the_wait_is_that_of_the_server_and_doubles_while_connections_fail() {
         (&without, 400 * SECOND / 1000, 2),
         (&with_retry, 60 * SECOND, 1 + 2 + 4 + 8 + 16 + 32),
         (&with_retry, 400 * SECOND / 1000, 6),
+        // A server that wants no wait, and then cannot be reached, would be dialed for ever, a thousand times a second.
+        (&without_wait, 60 * SECOND, (2 + 4 + 8 + 16 + 32) / 4),
+        (&without_wait, 400 * SECOND / 1000, 2),
+        (&breaking, 60 * SECOND, 1),
     ] {
         let stage = answering(replies.iter().cloned());
         let mut events = source(&stage);

@@ -120,7 +120,7 @@ async fn each_retry_and_each_redirect_is_an_attempt_rfc9110_15_4() {
         0 => BUSY.to_owned(),
         1 => "HTTP/1.1 302 x\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n".to_owned(),
         2 => "HTTP/1.1 302 x\r\nlocation: http://c/d\r\ncontent-length: 0\r\n\r\n".to_owned(),
-        _ if request.contains("x-number: 4") => OK.to_owned(),
+        _ if request.contains("x-number: 5") => OK.to_owned(),
         _ => BUSY.to_owned(),
     });
     let notes = Notes::default();
@@ -131,11 +131,33 @@ async fn each_retry_and_each_redirect_is_an_attempt_rfc9110_15_4() {
     let expected = [
         "1 http://a/ Some(503)",
         "2 http://a/ Some(302)",
-        "2 http://a/b Some(302)",
-        "3 http://c/d elsewhere Some(503)",
-        "4 http://c/d elsewhere Some(200)",
+        "3 http://a/b Some(302)",
+        "4 http://c/d elsewhere Some(503)",
+        "5 http://c/d elsewhere Some(200)",
     ];
     assert_eq!(notes.take(), expected);
+}
+
+/// The hedge has no note of its own, because it is canceled.
+#[tokio::test(start_paused = true)]
+async fn a_hedge_that_has_lost_counts_before_a_redirect() {
+    let stage = Stage::new(|mut peer, _| async move {
+        while let Some(request) = peer.request().await? {
+            let is_slow = request.starts_with("GET /slow");
+            tokio::time::sleep(if is_slow { SECOND } else { SECOND / 100 }).await;
+            let moved = "HTTP/1.1 302 x\r\nlocation: /end\r\ncontent-length: 0\r\n\r\n";
+            peer.send(if is_slow { moved } else { OK }).await?;
+        }
+        Ok(())
+    });
+    let notes = Notes::default();
+    let client = stage.builder().retry(Retry::new().hedge_after_percentile(95)).wrap(notes.clone()).build();
+    for _ in 0..32 {
+        client.get("http://a/").await.unwrap();
+    }
+    notes.take();
+    client.get("http://a/slow").await.unwrap();
+    assert_eq!(notes.take(), ["1 http://a/slow Some(302)", "3 http://a/end Some(200)"]);
 }
 
 /// Asks for another token once the server refuses the one it has.

@@ -34,7 +34,8 @@ impl<'r> RedirectChain<'r> {
     }
 
     /// Returns the next request of the chain, if `response`, which came over `pooled`, is a redirect. Otherwise the
-    /// chain has ended, and the response gets the redirects and the URL that was reached.
+    /// chain has ended, and the response gets the redirects and the URL that was reached. `resends` is the number of
+    /// requests before, with retries.
     ///
     /// # Errors
     ///
@@ -43,6 +44,7 @@ impl<'r> RedirectChain<'r> {
         &mut self,
         pooled: &PooledConn,
         response: &mut Response,
+        resends: u32,
     ) -> Result<Option<OutgoingRequest<'_>>, ClientError> {
         let next = self.next(&pooled.permit.pool.origin, response).map_err(|error| {
             error.on_connection(pooled.is_reused(), true).with_url(self.request.target().as_str())
@@ -55,7 +57,6 @@ impl<'r> RedirectChain<'r> {
             return Ok(None);
         };
         self.request = Cow::Owned(next);
-        let resends = u32::try_from(self.followed.len()).unwrap_or(u32::MAX);
         let outgoing = OutgoingRequest::new(&self.request).with_resends(resends);
         Ok(Some(OutgoingRequest { taint: self.taint, ..outgoing }))
     }

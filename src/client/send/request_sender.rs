@@ -170,28 +170,31 @@ impl RequestSender {
         let timeouts = self.timeouts();
         let outgoing = self.outgoing(request);
         let attempt = attempt!(self, pool, &outgoing, Until::Answered(response), &timeouts)?;
+        let sent = attempt.resends().saturating_add(1);
         let mut pooled = attempt.into_answered(response);
         if self.redirects.applies_to(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
-            let followed = boxed(|| self.follow_redirects(pooled, request, response, &timeouts)).await;
+            let followed = boxed(|| self.follow_redirects(pooled, sent, request, response, &timeouts)).await;
             pooled = followed.map_err(|error| error.sent_before(true))?;
         }
         pooled.decode(response).map_err(|error| error.with_url(request.target().as_str()))?;
         Ok(pooled)
     }
 
-    /// Follows the redirect that `response` may be, and those after it.
+    /// Follows the redirect that `response` may be, and those after it. So many requests were `sent` before.
     async fn follow_redirects(
         &self,
         mut pooled: PooledConn,
+        mut sent: u32,
         request: &Request,
         response: &mut Response,
         timeouts: &RequestTimeouts,
     ) -> Result<PooledConn, ClientError> {
         let mut chain = RedirectChain::new(self.redirects, self.settings().redirect_check.as_ref(), request);
-        while let Some(next) = chain.follow(&pooled, response)? {
+        while let Some(next) = chain.follow(&pooled, response, sent)? {
             pooled.discard().await;
             let attempt = self.attempt(None, &next, Until::Answered(response), timeouts).await?;
+            sent = attempt.resends().saturating_add(1);
             pooled = attempt.into_answered(response);
         }
         Ok(pooled)

@@ -59,7 +59,7 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
             (Some(percent), until) => self.hedge(percent, &mut tries, until).await,
         };
         let Some(retry) = self.next(&mut tries, &mut attempted, &mut until) else {
-            return finish(attempted, tries);
+            return self.finish(attempted, tries);
         };
         boxed(|| self.retry(retry, tries, attempted, until)).await
     }
@@ -119,7 +119,7 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
             attempted = self.attempt(tries.failed(), until.reborrow()).await;
             match self.next(&mut tries, &mut attempted, &mut until) {
                 Some(next) => retry = next,
-                None => return finish(attempted, tries),
+                None => return self.finish(attempted, tries),
             }
         }
     }
@@ -157,15 +157,19 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         self.pool.events.count_retry(&retry);
         Some(retry)
     }
-}
 
-/// The outcome of the last attempt, with those before it.
-fn finish<'r>(
-    attempted: Result<SentRequest<'r>, ClientError>,
-    tries: Tries<'_>,
-) -> Result<SentRequest<'r>, ClientError> {
-    match attempted {
-        Ok(attempt) => Ok(attempt.with_retry_log(tries.into_log())),
-        Err(error) => Err(tries.describe(error)),
+    /// The outcome of the last attempt, with those before it.
+    fn finish(
+        &self,
+        attempted: Result<SentRequest<'r>, ClientError>,
+        tries: Tries<'_>,
+    ) -> Result<SentRequest<'r>, ClientError> {
+        match attempted {
+            Ok(attempt) => {
+                let resends = self.outgoing.resends.saturating_add(tries.failed());
+                Ok(attempt.with_resends(resends).with_retry_log(tries.into_log()))
+            }
+            Err(error) => Err(tries.describe(error)),
+        }
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct SentRequest<'r> {
     span: ClientSpan,
     cookies: RequestCookies<'r>,
     pooled: PooledConn,
+    /// How many requests were sent before for the same caller's request.
+    resends: u32,
 }
 
 /// How far an attempt goes, before its caller goes on with the connection.
@@ -75,7 +77,7 @@ impl<'r> SentRequest<'r> {
                 retried.map_err(|error| timeouts.describe(span.fail(error), request, &pools.settings))?;
         }
         let head = until.call_head(request);
-        let attempt = SentRequest { head, span, cookies, pooled };
+        let attempt = SentRequest { head, span, cookies, pooled, resends: outgoing.resends };
         match until {
             Until::Answered(response) if may_drop_expectation(request, framing, response) => {
                 boxed(|| attempt.run_without_expectation(pools, outgoing, response, timeouts)).await
@@ -106,6 +108,17 @@ impl<'r> SentRequest<'r> {
     pub(super) fn with_retry_log(mut self, retries: Option<Arc<RetryLog>>) -> SentRequest<'r> {
         self.pooled.exchange.spec.retries = retries;
         self
+    }
+
+    /// Returns this attempt after at least so many other requests. A hedge that has lost is one of them.
+    pub(super) fn with_resends(mut self, least: u32) -> SentRequest<'r> {
+        self.resends = self.resends.max(least);
+        self
+    }
+
+    /// How many requests were sent before for the same caller's request.
+    pub(super) fn resends(&self) -> u32 {
+        self.resends
     }
 
     /// Stores in the response how it was received, as [`PooledConn::set_client_info`] does. Returns the response, unless it
@@ -147,14 +160,14 @@ impl<'r> SentRequest<'r> {
 
     /// Leaves the exchange to a call, whose caller writes the body, and which ends the attempt.
     pub(super) fn into_call(self) -> Call {
-        let SentRequest { head, span, cookies, pooled } = self;
+        let SentRequest { head, span, cookies, pooled, resends: _ } = self;
         Call::new(CallExchange::new(pooled, head, cookies.into_owned(), span))
     }
 
     /// Returns the same without what it borrows of the request.
     pub(super) fn into_owned(self) -> SentRequest<'static> {
-        let SentRequest { head, span, cookies, pooled } = self;
-        SentRequest { head, span, cookies: cookies.into_owned(), pooled }
+        let SentRequest { head, span, cookies, pooled, resends } = self;
+        SentRequest { head, span, cookies: cookies.into_owned(), pooled, resends }
     }
 
     /// The response that is here, if the attempt goes on until there is one.

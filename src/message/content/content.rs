@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::charset::decode;
 use super::content_error::{CharsetError, ContentError, ContentFault};
-use crate::message::{FieldName, Headers, trim};
+use crate::message::{FieldName, Headers, Parameters, trim};
 
 /// A media type without its parameters (RFC 9110 §8.3.1).
 pub(crate) fn essence(content_type: &[u8]) -> &[u8] {
@@ -29,8 +29,8 @@ pub(crate) fn decode_text<'a>(
     content: Option<&'a [u8]>,
 ) -> Result<Cow<'a, str>, ContentError> {
     let content_type = headers.single(FieldName::CONTENT_TYPE).ok().flatten().unwrap_or_default();
-    let label = charset_parameter(content_type).unwrap_or(b"utf-8");
-    decode(label, content.ok_or(ContentFault::Unread)?).map_err(|error| charset_error(label, error))
+    let label = charset_parameter(content_type).unwrap_or(Cow::Borrowed(b"utf-8"));
+    decode(&label, content.ok_or(ContentFault::Unread)?).map_err(|error| charset_error(&label, error))
 }
 
 fn charset_error(label: &[u8], error: CharsetError) -> ContentError {
@@ -44,16 +44,12 @@ fn charset_error(label: &[u8], error: CharsetError) -> ContentError {
 /// The longest name of a charset (RFC 2978 §2.3).
 const LABEL_MAX: usize = 40;
 
-/// The value of the parameter `charset`, the first of that name (RFC 9110 §5.6.6). No name of a charset has a `;`, a
-/// `"` or a `\`, so a quoted one needs no unescaping.
-fn charset_parameter(content_type: &[u8]) -> Option<&[u8]> {
-    let parameters = content_type.split(|octet| *octet == b';').skip(1);
-    let mut values = parameters.filter_map(|parameter| {
-        let (name, value) = parameter.split_at(memchr::memchr(b'=', parameter)?);
-        name.trim_ascii().eq_ignore_ascii_case(b"charset").then(|| value[1..].trim_ascii())
-    });
-    let value = values.next()?;
-    let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+/// The value of the parameter `charset`, the first of that name (RFC 9110 §5.6.6). Parameters behind a malformed one are not
+/// read.
+fn charset_parameter(content_type: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let (_, parameters) = Parameters::split(content_type);
+    let mut parameters = parameters.map_while(Result::ok);
+    let (_, value) = parameters.find(|(name, _)| name.eq_ignore_ascii_case("charset"))?;
     (!value.is_empty()).then_some(value)
 }
 
@@ -67,7 +63,12 @@ mod tests {
         for (content_type, expected) in [
             ("text/plain; charset=utf-8", Some("utf-8")),
             ("text/plain;charset=\"ISO-8859-1\"", Some("ISO-8859-1")),
-            ("text/html ; a=b ; CHARSET = x ; charset=y", Some("x")),
+            ("text/html ; a=b ; CHARSET=x ; charset=y", Some("x")),
+            ("text/html; charset=x, text/html", Some("x")),
+            ("text/plain; a=\"b;charset=x\"; charset=y", Some("y")),
+            ("text/plain; a=\"b;charset=x\"", None),
+            ("text/plain; a=\"\\\";charset=x\"", None),
+            ("text/plain; charset=\"a\\\"b\"", Some("a\"b")),
             ("text/plain", None),
             ("text/plain; charset", None),
             ("text/plain; charset=", None),
@@ -76,11 +77,8 @@ mod tests {
             ("charset=a", None),
             ("", None),
         ] {
-            assert_eq!(
-                charset_parameter(content_type.as_bytes()),
-                expected.map(str::as_bytes),
-                "{content_type}"
-            );
+            let charset = charset_parameter(content_type.as_bytes());
+            assert_eq!(charset.as_deref(), expected.map(str::as_bytes), "{content_type}");
         }
     }
 
