@@ -102,9 +102,12 @@ pub fn timeouts<F: Fn(&mut Timeouts) + Clone + 'static>(change: F) -> impl Middl
 ///
 /// Without this, a waiting handler is dropped as soon as its peer closes the connection. See
 /// [`Server::half_close`](crate::Server::half_close). All middleware around the handler runs to its end as well, so a
-/// session is saved. A request in the queue of a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit) has no
-/// handler yet, and ends with its peer. Time limits and a stop of the server still apply. A log has the status of the
-/// response, even if it did not arrive.
+/// session is saved. Time limits and a stop of the server still apply. A log has the status of the response, even if it
+/// did not arrive.
+///
+/// A request that still waits for a guard, a session or a permit of a
+/// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit) has no handler yet. If its peer leaves meanwhile, none is
+/// called. [`handle_deferred`](crate::middleware::handle_deferred) looks for that, and `next.handle(ctx)` does not.
 ///
 /// # Examples
 ///

@@ -1,5 +1,6 @@
 //! [`defer_body`] and [`handle_deferred`]: middleware with a wait before the body.
 
+use std::future::poll_fn;
 use std::task::{self, Poll};
 
 use crate::exchange::ExchangeError;
@@ -27,16 +28,18 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
 /// may depend on the results of the middleware. The body is received if the plan is to buffer it. Then `next` is called.
 ///
 /// After a refusal by the plan, or a failure of the body, middleware beneath gets the refusal. The handler is not
-/// called.
+/// called. Nor is it if the peer has left while the middleware has waited, even if it is
+/// [uncancelled](crate::middleware::uncancelled).
 ///
 /// # Errors
 ///
-/// As those of [`Handler::handle`], or with the refusal.
+/// As those of [`Handler::handle`], with the refusal, or with an error if the peer has left.
 ///
 /// # Examples
 ///
 /// See [guards that wait](crate::middleware#guards-that-wait).
 pub async fn handle_deferred(ctx: &mut Context, next: &impl Handler) -> Result {
+    ctx.check_peer().await?;
     let plan = next.on_head(ctx);
     match ctx.follow(plan).await {
         Ok(()) => next.handle(ctx).await,
@@ -61,10 +64,31 @@ impl Context {
         self.buffer_body_up_to(body_max).await.map_err(|error| Refusal::of_body(error.into()))
     }
 
+    /// Looks whether the peer of an uncancelled exchange is still there, after middleware has waited and before the handler
+    /// begins. Nothing is lost yet, so the exchange ends as it would if it were cancelled.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the peer has left.
+    pub(crate) async fn check_peer(&self) -> Result {
+        if !self.exchange.conn.has_waited() {
+            return Ok(());
+        }
+        poll_fn(|cx| match self.poll_gone_before_handler(cx) {
+            Poll::Ready(gone) => Poll::Ready(Err(gone.into())),
+            Poll::Pending => Poll::Ready(Ok(())),
+        })
+        .await
+    }
+
     /// Ready with the error of a peer that has left while middleware waits, before the handler has begun, if the exchange is
     /// uncancelled. Other exchanges end by themselves then.
     pub(crate) fn poll_gone_before_handler(&self, cx: &mut task::Context<'_>) -> Poll<ExchangeError> {
-        self.exchange.conn.poll_gone_before_handler(cx)
+        match self.exchange.info.is_captured {
+            // There is no peer.
+            true => Poll::Pending,
+            false => self.exchange.conn.poll_gone_before_handler(cx),
+        }
     }
 
     fn is_connect(&self) -> bool {

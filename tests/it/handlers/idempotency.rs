@@ -11,7 +11,7 @@ use corehttp::{Context, Handler, Request, Response, Result, Server, Service, Sta
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use crate::support::{Served, eventually, paused};
+use crate::support::{Peer, Served, eventually, paused};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -325,6 +325,60 @@ fn a_request_that_waits_for_a_limit_beneath_ends_with_its_peer() {
         gate.add_permits(2);
         assert!(last.receive().ends_with("done"));
         assert_eq!(calls.load(Relaxed), 2, "no other was called");
+    }
+}
+
+/// A claim may take a while in a database. A peer that leaves meanwhile has no handler, and its key is free again.
+#[test]
+fn a_request_whose_peer_leaves_while_its_key_is_claimed_is_not_handled() {
+    let (counted, store) = (Counted::default(), Slow::default());
+    let served = Served::with(
+        |server| server.half_close(false),
+        wrap(Idempotency::new(store.clone()), counted.clone()),
+    );
+    let wire = "POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k\r\ncontent-length: 0\r\n\r\n";
+    for (claims, leave) in (1..).zip([drop, Peer::reset]) {
+        let mut peer = served.connect();
+        peer.send(wire);
+        eventually("its key is claimed", || store.claims.load(Relaxed) == claims);
+        leave(peer);
+        store.gate.add_permits(1);
+        eventually("it is free again", || store.releases.load(Relaxed) == claims);
+    }
+    store.gate.add_permits(1);
+    assert!(served.ask(wire).ends_with("call 1"));
+}
+
+/// A store whose claims wait, and which counts what is asked of it.
+#[derive(Clone)]
+struct Slow {
+    store: MemoryStore,
+    gate: Arc<Semaphore>,
+    claims: Arc<AtomicUsize>,
+    releases: Arc<AtomicUsize>,
+}
+
+impl Default for Slow {
+    fn default() -> Slow {
+        let gate = Arc::new(Semaphore::new(0));
+        Slow { store: MemoryStore::new(), gate, claims: Arc::default(), releases: Arc::default() }
+    }
+}
+
+impl IdempotencyStore for Slow {
+    async fn claim(&self, key: &str, fingerprint: u64) -> Result<Claim> {
+        self.claims.fetch_add(1, Relaxed);
+        self.gate.acquire().await.unwrap().forget();
+        self.store.claim(key, fingerprint).await
+    }
+
+    fn complete(&self, key: &str, response: Option<StoredResponse>) -> impl Future<Output = Result> {
+        self.store.complete(key, response)
+    }
+
+    fn release(&self, key: &str) -> impl Future<Output = Result> {
+        self.releases.fetch_add(1, Relaxed);
+        self.store.release(key)
     }
 }
 
