@@ -3,21 +3,27 @@
 use std::future::poll_fn;
 use std::task::{self, Poll};
 
-use crate::exchange::ExchangeError;
+use crate::exchange::{ExchangeError, Timeouts};
 use crate::server::handler::Refusal;
 use crate::server::{BodyPlan, Context, Handler, Result};
+use crate::wire::Limits;
 
 /// Returns the plan of `next` with the body left for later, for middleware that waits first, such as a guard with a
 /// database. The [`call`](crate::middleware::Middleware::call) of the same middleware passes the request on with
 /// [`handle_deferred`].
 ///
-/// A refusal of `next` stays, so nothing is received in vain. Of a CONNECT, the plan stays as it is.
+/// A refusal of `next` stays, so nothing is received in vain. Of a CONNECT, the plan stays as it is. So do the
+/// [limits](crate::middleware::limits) and [time limits](crate::middleware::timeouts) of the plan, until
+/// [`handle_deferred`] has the next one made.
 ///
 /// # Examples
 ///
 /// See [guards that wait](crate::middleware#guards-that-wait).
 pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-    match next.on_head(ctx) {
+    let before = PlannedBounds::now(ctx);
+    let plan = next.on_head(ctx);
+    FirstPlan::note(ctx, before);
+    match plan {
         plan @ (BodyPlan::Refuse(_) | BodyPlan::Stream) => plan,
         BodyPlan::Tunnel if ctx.is_connect() => BodyPlan::Tunnel,
         BodyPlan::Buffer | BodyPlan::BufferUpTo(_) | BodyPlan::Tunnel => BodyPlan::Stream,
@@ -25,7 +31,8 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
 }
 
 /// Answers a request whose body [`defer_body`] has left for later. First, `next` is asked for its plan once more. This plan
-/// may depend on the results of the middleware. The body is received if the plan is to buffer it. Then `next` is called.
+/// may depend on the results of the middleware. It finds the limits and time limits that the first one found, unless they
+/// were changed since. The body is received if the plan is to buffer it. Then `next` is called.
 ///
 /// After a refusal by the plan, or a failure of the body, middleware beneath gets the refusal. The handler is not
 /// called. Nor is it if the peer has left while the middleware has waited, even if it is
@@ -40,10 +47,53 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
 /// See [guards that wait](crate::middleware#guards-that-wait).
 pub async fn handle_deferred(ctx: &mut Context, next: &impl Handler) -> Result {
     ctx.check_peer().await?;
+    FirstPlan::undo(ctx);
     let plan = next.on_head(ctx);
     match ctx.follow(plan).await {
         Ok(()) => next.handle(ctx).await,
         Err(refusal) => next.refuse(ctx, refusal).await,
+    }
+}
+
+/// The bounds around a plan that is made twice. Each of both changes them, such as `limits(|limits| limits.body_max *= 2)`.
+///
+/// Of several in one another, the outermost is noted last and undone first, and the others are then noted anew.
+struct FirstPlan {
+    before: PlannedBounds,
+    after: PlannedBounds,
+}
+
+impl FirstPlan {
+    /// Notes the bounds after the plan, if it has changed any.
+    fn note(ctx: &mut Context, before: PlannedBounds) {
+        let after = PlannedBounds::now(ctx);
+        if after != before {
+            ctx.extensions.insert(FirstPlan { before, after });
+        }
+    }
+
+    /// Restores the bounds before the plan, but for those that were changed since, such as by a guard that waits.
+    fn undo(ctx: &mut Context) {
+        let Some(FirstPlan { before, after }) = ctx.extensions.remove() else { return };
+        if ctx.limits() == after.limits {
+            ctx.set_limits(before.limits);
+        }
+        if ctx.timeouts() == after.timeouts {
+            ctx.set_timeouts(before.timeouts);
+        }
+    }
+}
+
+/// The bounds that a plan may change, but for whether the exchange is cancelled, which is set once and for all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct PlannedBounds {
+    limits: Limits,
+    timeouts: Timeouts,
+}
+
+impl PlannedBounds {
+    fn now(ctx: &Context) -> PlannedBounds {
+        PlannedBounds { limits: ctx.limits(), timeouts: ctx.timeouts() }
     }
 }
 
