@@ -28,6 +28,9 @@ use crate::server::{BodyPlan, Context, Forwarded, Handler, Middleware, Result, p
 /// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit), has no handler yet. If its peer leaves, the handler is not
 /// called, and the key is free again.
 ///
+/// A response is kept as the handler and the middleware beneath this have made it. Middleware around this sets its fields
+/// for each request anew. Cookies, links and other lines that add up stand beside those of the handler.
+///
 /// A response is kept if the handler succeeds with a status below 500. The key is free again if the handler fails, panics or
 /// exceeds its time. The client learns of that from the response. A handler that may have done half of its work answers by
 /// itself instead. A streamed response, or one larger than [`Idempotency::response_max`], is not kept, but the key is. The
@@ -115,6 +118,7 @@ impl<S: IdempotencyStore> Idempotency<S> {
 
     /// Handles a request that has claimed its key, unless its peer has left meanwhile.
     async fn handle(&self, ctx: &mut Context, next: &impl Handler, key: &str) -> Result {
+        let before = ctx.response.headers.clone();
         let outcome = match ctx.check_peer().await {
             Ok(()) => next.handle(ctx).await,
             Err(gone) => Err(gone),
@@ -122,8 +126,8 @@ impl<S: IdempotencyStore> Idempotency<S> {
         let is_done = ctx.has_responded() || outcome.is_ok() && !ctx.response.status.is_server_error();
         let settled = match is_done {
             true => {
-                let kept =
-                    (!ctx.has_responded()).then(|| StoredResponse::of(&ctx.response, self.response_max));
+                let kept = (!ctx.has_responded())
+                    .then(|| StoredResponse::of(&ctx.response, &before, self.response_max));
                 self.store.complete(key, kept.flatten()).await
             }
             false => self.store.release(key).await,

@@ -262,6 +262,47 @@ fn fields_come_back_as_they_were() {
     });
 }
 
+/// The handler adds lines to fields that middleware around has set as well: cookies, links, `vary`.
+#[test]
+fn lines_of_the_handler_come_back_beside_those_of_others() {
+    async fn visit(ctx: &mut Context, next: corehttp::middleware::Next<'_>) -> Result {
+        let number = ctx.request.headers.get("x-visit").unwrap_or_default().to_owned();
+        ctx.response.headers.append("set-cookie", format!("visit={number}"))?;
+        ctx.response.headers.append("link", "</a.css>; rel=preload")?;
+        ctx.response.headers.append("x-policy", "around")?;
+        next.handle(ctx).await?;
+        ctx.response.headers.append("vary", "origin")?;
+        Ok(())
+    }
+    let order = |ctx: &mut Context| -> Result {
+        for (name, value) in [
+            ("set-cookie", "order=7"),
+            ("Link", "</next>; rel=next"),
+            ("link", "</a.css>; rel=preload"),
+            ("vary", "cookie"),
+        ] {
+            ctx.response.headers.append(name, value)?;
+        }
+        Ok(ctx.response.headers.set("x-policy", "own")?)
+    };
+    paused(async {
+        let service = Server::new().service(wrap((visit, Idempotency::new(MemoryStore::new())), order));
+        let first = "set-cookie: visit=1, link: </a.css>; rel=preload, x-policy: own, set-cookie: order=7, \
+                     Link: </next>; rel=next, link: </a.css>; rel=preload, vary: cookie, vary: origin";
+        let again = "set-cookie: visit=2, link: </a.css>; rel=preload, x-policy: own, set-cookie: order=7, \
+                     Link: </next>; rel=next, vary: cookie, idempotency-replayed: true, vary: origin";
+        for (visit, expected) in [("1", first), ("2", again)] {
+            let mut request = post("", "k");
+            request.headers.set("x-visit", visit).unwrap();
+            let response = service.respond(request).await;
+            let lines = response.headers.iter();
+            let lines: Vec<_> =
+                lines.map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value))).collect();
+            assert_eq!(lines.join(", "), expected);
+        }
+    });
+}
+
 /// The buyer has gone, and the payment was made.
 #[test]
 fn a_handler_whose_peer_is_gone_runs_to_its_end() {
