@@ -7,6 +7,7 @@ use std::mem;
 use std::pin::pin;
 use std::task::{self, Poll, ready};
 
+use super::forward_auth::CopiedNames;
 use super::relay::{Relay, gateway_error};
 use super::tunnel::{End, join};
 use crate::client::{Call, CallExchange, ClientError};
@@ -19,9 +20,10 @@ impl Context {
     ///
     /// Both bodies flow at the same time, piece by piece, and may be of any size. The server behind may answer while it reads.
     /// Once it reads no more, the rest of the request's body is not forwarded. Trailers are forwarded, except under the name of
-    /// a field that this server has set in the forwarded request or in `ctx.response`. Interim responses, such as 103, are sent
-    /// as they arrive (RFC 9110 §15.2), but not to a peer with HTTP/1.0. Fields that are already set in `ctx.response` are
-    /// added to those of the response.
+    /// a field that this server has set in the forwarded request or in `ctx.response`. Names that a
+    /// [`ForwardAuth`](crate::middleware::ForwardAuth) copies are left out as well. Interim responses, such as 103, are sent as
+    /// they arrive (RFC 9110 §15.2), but not to a peer with HTTP/1.0. Fields that are already set in `ctx.response` are added to
+    /// those of the response.
     ///
     /// Open the call with the head to forward, as [`Request::forwarded_to`](crate::Request::forwarded_to) makes it, on a
     /// [`Client`](crate::Client::open_call), a [`Host`](crate::client::Host::open_call) or a
@@ -218,7 +220,8 @@ impl Context {
             return Err(Error::other("a lenient client must not forward responses"));
         }
         call.borrow_mut().set_memory_budget(self.memory_budget());
-        let mut pump = Pump::new(&call, self.request.body.bytes());
+        let copied = self.extensions.get().cloned().unwrap_or_default();
+        let mut pump = Pump::new(&call, self.request.body.bytes(), copied);
         // A request without content was sent with its head.
         let is_request_sent = call.borrow().is_sent() && self.body_reader().is_at_end();
         self.forward_interim(&call, &mut pump).await?;
@@ -414,12 +417,13 @@ struct Pump<'c> {
     piece: Vec<u8>,
     /// How many bytes of `piece` have been sent.
     sent: usize,
+    copied: CopiedNames,
 }
 
 impl Pump<'_> {
     /// Creates a pump that begins with `buffered`, which is all of the body if it was received before.
-    fn new<'c>(call: &'c RefCell<CallExchange>, buffered: &[u8]) -> Pump<'c> {
-        Pump { call, piece: buffered.to_vec(), sent: 0 }
+    fn new<'c>(call: &'c RefCell<CallExchange>, buffered: &[u8], copied: CopiedNames) -> Pump<'c> {
+        Pump { call, piece: buffered.to_vec(), sent: 0, copied }
     }
 
     /// Runs as [`Pump::run`] does, and then discards the rest of the body.
@@ -447,6 +451,7 @@ impl Pump<'_> {
             let Some(piece) = join_first(piece, flush).await? else {
                 let mut trailers = body.trailers().forwarded_trailers(&body.request.headers);
                 trailers.remove_ambiguous();
+                self.copied.remove_from(&mut trailers);
                 if let Some(fields) = self.call.borrow().sent_fields() {
                     remove_sent(&mut trailers, fields);
                 }

@@ -20,6 +20,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, Result};
 ///
 /// The body of the request is received only after the request has passed. Fields of the peer under a copied name are removed,
 /// even if the answer has none. The spelling does not matter: `X_User` is `x-user`.
+/// [`Context::forward`](crate::Context::forward) passes no trailers under such a name either.
 ///
 /// # Examples
 ///
@@ -100,6 +101,7 @@ impl Middleware for ForwardAuth {
         self.inner.servers.send(&check, &mut answer).await.map_err(gateway_error)?;
         if answer.status.is_success() {
             self.inner.copy_fields(&answer, &mut ctx.request);
+            CopiedNames::note(ctx, &self.inner.copied);
             return handle_deferred(ctx, next).await;
         }
         if !answer.status.is_redirection() && !answer.status.is_client_error() {
@@ -145,6 +147,28 @@ impl Settings {
 
 const X_FORWARDED_METHOD: FieldName<'static> = FieldName::new("x-forwarded-method");
 const X_FORWARDED_URI: FieldName<'static> = FieldName::new("x-forwarded-uri");
+
+/// The names of copied fields, for gateways beneath: a trailer under one of them would pass for a field that was copied.
+#[derive(Clone, Default)]
+pub(super) struct CopiedNames(Vec<Box<str>>);
+
+impl CopiedNames {
+    /// Notes `names` for a request that may have trailers (RFC 9112 §7.1.2).
+    fn note(ctx: &mut Context, names: &[Box<str>]) {
+        if ctx.request.headers.contains("transfer-encoding") || !ctx.request.trailers.is_empty() {
+            let mut copied: CopiedNames = ctx.extensions.remove().unwrap_or_default();
+            copied.0.extend_from_slice(names);
+            ctx.extensions.insert(copied);
+        }
+    }
+
+    /// Removes the trailers that pass for a copied field.
+    pub(super) fn remove_from(&self, trailers: &mut Headers) {
+        for name in &self.0 {
+            trailers.retain(|sent| !is_read_as(sent, name.as_bytes()));
+        }
+    }
+}
 
 /// Leaves none of the options of `connection` but those of HTTP itself: a gateway removes the fields that others name (RFC
 /// 9110 §7.6.1), and a peer must not have it remove one that was copied.

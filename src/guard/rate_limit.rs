@@ -150,7 +150,8 @@ impl RateLimit {
     /// (draft-ietf-httpapi-ratelimit-headers-10). Default: no such fields.
     ///
     /// `q` is the number of requests in an interval, and `w` the interval. `r` is the number that may be sent at once now. `t`
-    /// is the time until a whole burst may be sent again. Times are in seconds.
+    /// is the time until a whole burst may be sent again. Times are in seconds. Of several bounds around one another, each has
+    /// a line of its own.
     ///
     /// # Panics
     ///
@@ -255,9 +256,19 @@ impl RateFields {
     /// Writes how many requests may be sent at once now, and in how long as many as by a new client.
     pub(super) fn write(&self, headers: &mut Headers, left: u32, whole_in: Duration) {
         let RateFields { name, policy } = self;
-        headers.put(FieldName::new("ratelimit-policy"), policy.as_bytes());
+        self.put_line(headers, FieldName::new("ratelimit-policy"), policy);
         let left = format!("\"{name}\";r={left};t={}", seconds(whole_in));
-        headers.put(FieldName::new("ratelimit"), left.as_bytes());
+        self.put_line(headers, FieldName::new("ratelimit"), &left);
+    }
+
+    /// Puts the `line` of this bound behind those of others (RFC 9651 §3.1).
+    fn put_line(&self, headers: &mut Headers, field: FieldName<'_>, line: &str) {
+        let own = format!("\"{}\";", self.name);
+        let others = headers.named(field).filter(|other| !other.starts_with(own.as_bytes()));
+        let others: Vec<Vec<u8>> = others.map(<[u8]>::to_vec).collect();
+        headers.remove(field.as_str());
+        others.iter().for_each(|other| headers.push(field, other));
+        headers.push(field, line.as_bytes());
     }
 
     pub(super) fn name(&self) -> &str {

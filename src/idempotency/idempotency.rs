@@ -24,8 +24,12 @@ use crate::server::{BodyPlan, Context, Forwarded, Handler, Middleware, Result, p
 /// to its client. By default, the client is known by its `authorization`: see [`Idempotency::scope`].
 ///
 /// A handler runs to its end even without its peer, as with [`uncancelled`](crate::middleware::uncancelled). Its key stays
-/// claimed until then. A request that waits for a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit) beneath this has
-/// not begun. It ends with its peer, and its key is free again.
+/// claimed until then. A request that waits for the store, or beneath this for a guard or a
+/// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit), has no handler yet. If its peer leaves, the handler is not
+/// called, and the key is free again.
+///
+/// A response is kept as the handler and the middleware beneath this have made it. Middleware around this sets its fields
+/// for each request anew. Cookies, links and other lines that add up stand beside those of the handler.
 ///
 /// A response is kept if the handler succeeds with a status below 500. The key is free again if the handler fails, panics or
 /// exceeds its time. The client learns of that from the response. A handler that may have done half of its work answers by
@@ -112,14 +116,18 @@ impl<S: IdempotencyStore> Idempotency<S> {
         stable_hash(&parts)
     }
 
-    /// Handles a request that has claimed its key.
+    /// Handles a request that has claimed its key, unless its peer has left meanwhile.
     async fn handle(&self, ctx: &mut Context, next: &impl Handler, key: &str) -> Result {
-        let outcome = next.handle(ctx).await;
+        let before = ctx.response.headers.clone();
+        let outcome = match ctx.check_peer().await {
+            Ok(()) => next.handle(ctx).await,
+            Err(gone) => Err(gone),
+        };
         let is_done = ctx.has_responded() || outcome.is_ok() && !ctx.response.status.is_server_error();
         let settled = match is_done {
             true => {
-                let kept =
-                    (!ctx.has_responded()).then(|| StoredResponse::of(&ctx.response, self.response_max));
+                let kept = (!ctx.has_responded())
+                    .then(|| StoredResponse::of(&ctx.response, &before, self.response_max));
                 self.store.complete(key, kept.flatten()).await
             }
             false => self.store.release(key).await,

@@ -268,7 +268,7 @@ impl Outcomes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Response;
+    use crate::message::{Headers, Response};
 
     fn response(len: usize) -> Option<StoredResponse> {
         with_status(Status::OK, len)
@@ -278,7 +278,7 @@ mod tests {
         let mut response = Response::new();
         response.status = status;
         response.body.set_bytes(vec![b'x'; len]);
-        StoredResponse::of(&response, usize::MAX)
+        StoredResponse::of(&response, &Headers::new(), usize::MAX)
     }
 
     /// The answer to a request with this key and a fingerprint of 1.

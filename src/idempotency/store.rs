@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::message::{Headers, Response, Status};
+use crate::message::{Headers, MessageError, Response, Status};
 use crate::server::Result;
 
 /// A place for the outcomes of requests: in memory ([`MemoryStore`](super::MemoryStore)), or in a database.
@@ -60,32 +60,39 @@ pub enum Claim {
 pub struct StoredResponse {
     /// The status of the response.
     pub status: Status,
-    /// The header fields of the response.
+    /// The header fields of the response, without lines of middleware around [`Idempotency`](super::Idempotency).
     pub headers: Headers,
     /// The content of the response.
     pub content: Bytes,
 }
 
 impl StoredResponse {
-    /// Copies a response with at most so many bytes of content, fields included. `None` if it has more, or is a stream.
-    pub(super) fn of(response: &Response, len_max: usize) -> Option<StoredResponse> {
+    /// Copies a response with at most so many bytes of content, fields included. `None` if it has more, or is a stream. The
+    /// lines that were there `before` are those of middleware around, which sets them for each request anew.
+    pub(super) fn of(response: &Response, before: &Headers, len_max: usize) -> Option<StoredResponse> {
         let fields_len: usize = response.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         if response.body.is_stream() || response.body.len() + fields_len > len_max {
             return None;
         }
         let content = Bytes::copy_from_slice(response.body.bytes());
-        Some(StoredResponse { status: response.status, headers: response.headers.clone(), content })
+        let headers = added_lines(&response.headers, before).ok()?;
+        Some(StoredResponse { status: response.status, headers, content })
     }
 
-    /// Answers with this response. Fields that are set already stay as they are: middleware has set them for this request.
+    /// Answers with this response. Its lines stand beside those that middleware has set for this request if they add up, and
+    /// in their place otherwise, as they did in the first response.
     pub(super) fn write_to(&self, response: &mut Response) -> Result {
-        let is_set: Vec<_> = self.headers.iter().map(|(name, _)| response.headers.contains(name)).collect();
-        for ((name, value), is_set) in self.headers.iter().zip(is_set) {
-            if !is_set {
-                response.headers.append(name, value)?;
+        let headers = &mut response.headers;
+        let adds_up = |name: &str| LISTS.iter().any(|list| list.eq_ignore_ascii_case(name));
+        for (name, _) in self.headers.iter().filter(|(name, _)| !adds_up(name)) {
+            headers.remove(name);
+        }
+        for (name, value) in &self.headers {
+            if !headers.all(name).any(|line| line == value) {
+                headers.append(name, value)?;
             }
         }
-        response.headers.set("idempotency-replayed", "true")?;
+        headers.set("idempotency-replayed", "true")?;
         response.status = self.status;
         response.body.set_shared_bytes(self.content.clone());
         Ok(())
@@ -97,6 +104,24 @@ impl StoredResponse {
         fields + self.content.len()
     }
 }
+
+/// The lines of `headers` that were not there `before`.
+fn added_lines(headers: &Headers, before: &Headers) -> Result<Headers, MessageError> {
+    let mut before: Vec<_> = before.iter().collect();
+    let mut added = Headers::new();
+    for (name, value) in headers {
+        let is_same = |line: &(&str, &[u8])| line.0.eq_ignore_ascii_case(name) && line.1 == value;
+        match before.iter().position(is_same) {
+            Some(at) => drop(before.swap_remove(at)),
+            None => added.append(name, value)?,
+        }
+    }
+    Ok(added)
+}
+
+/// Fields whose lines add up: handlers add theirs to those of middleware around.
+const LISTS: [&str; 7] =
+    ["set-cookie", "link", "vary", "www-authenticate", "server-timing", "ratelimit", "ratelimit-policy"];
 
 /// The key for an [`IdempotencyStore`]. An `idempotency-key` has no LF, and an origin no space.
 pub(super) fn store_key(scope: &str, key: &str, origin: &str) -> String {

@@ -16,6 +16,9 @@ pub(super) const FALLBACK: &str = "*";
 /// one segment of the path that is not empty; a `{*name}` at the end for the rest of the path, even an empty one.
 pub(super) const fn fault(pattern: &str) -> Option<Fault> {
     let text = pattern.as_bytes();
+    if has_scheme(text) {
+        return Some(Fault::Scheme);
+    }
     let mut part_at = 0;
     let mut at = 0;
     let mut in_host = true;
@@ -37,6 +40,15 @@ pub(super) const fn fault(pattern: &str) -> Option<Fault> {
     None
 }
 
+/// Whether a pattern begins as a URL does, as in `http://a/b`.
+const fn has_scheme(text: &[u8]) -> bool {
+    let mut at = 0;
+    while at < text.len() && text[at].is_ascii_alphabetic() {
+        at += 1;
+    }
+    at > 0 && at + 2 < text.len() && text[at] == b':' && text[at + 1] == b'/' && text[at + 2] == b'/'
+}
+
 /// The fault of the label or the segment from `start` to `end`.
 const fn part_fault(text: &[u8], start: usize, end: usize, in_host: bool, is_last: bool) -> Option<Fault> {
     if start == end {
@@ -44,14 +56,32 @@ const fn part_fault(text: &[u8], start: usize, end: usize, in_host: bool, is_las
         return if is_last { None } else { Some(Fault::EmptyPart) };
     }
     match text[start] {
+        _ if has_query(text, start, end) => Some(Fault::Query),
         b'{' => name_fault(text, start, end, in_host, is_last),
         b':' | b'*' => Some(Fault::OtherSyntax),
+        b'<' | b'[' if !in_host => Some(Fault::OtherSyntax),
         b'.' if !in_host && (end - start == 1 || (end - start == 2 && text[start + 1] == b'.')) => {
             Some(Fault::DotSegment)
         }
         _ if in_host => host_fault(text, start, end),
         _ => segment_fault(text, start, end),
     }
+}
+
+/// Whether a query begins in a part. Other routers write a `?` within braces.
+const fn has_query(text: &[u8], start: usize, end: usize) -> bool {
+    let mut at = start;
+    let mut in_braces = false;
+    while at < end {
+        match text[at] {
+            b'{' => in_braces = true,
+            b'}' => in_braces = false,
+            b'?' if !in_braces => return true,
+            _ => {}
+        }
+        at += 1;
+    }
+    false
 }
 
 /// The fault of a parameter.
@@ -210,6 +240,8 @@ pub(super) fn param(part: &str) -> Option<&str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Path,
+    Scheme,
+    Query,
     EmptyPart,
     DotSegment,
     OtherSyntax,
@@ -230,6 +262,8 @@ impl Fault {
             Fault::Path => {
                 "a pattern is a path that begins with `/`, perhaps behind a host, as in `a.example/users`"
             }
+            Fault::Scheme => "a pattern has no scheme, as in `a.example/users`",
+            Fault::Query => "a pattern has no query, which `ctx.request.query()` reads",
             Fault::EmptyPart => "an empty segment matches no path but at its end",
             Fault::DotSegment => "the segments `.` and `..` match no path",
             Fault::OtherSyntax => "a parameter is written `{name}`, and the rest of a path `{*name}`",

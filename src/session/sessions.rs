@@ -110,7 +110,9 @@ impl<S: SessionStore> Middleware for Sessions<S> {
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        if let Some(loaded) = self.keeper.load(&ctx.request).await? {
+        let loaded = self.keeper.load(&ctx.request).await?;
+        ctx.check_peer().await?;
+        if let Some(loaded) = loaded {
             ctx.extensions.insert(loaded);
         }
         ctx.extensions.insert(WithinSessions);

@@ -298,6 +298,7 @@ fn apply_request(ctx: &mut Context, head: Parts, content: Option<Bytes>) -> Resu
     replace_fields(&mut request.headers, &head.headers)?;
     if let Some(content) = content {
         request.body.set_shared_bytes(content);
+        request.announce_length();
     }
     // The address of the peer is one of them.
     if head.extensions.len() > 1 {

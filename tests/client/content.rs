@@ -11,13 +11,16 @@ use std::time::Duration;
 
 use corehttp::client::{ClientCause, ClientLimits, ClientTimeouts};
 use corehttp::coding::{Coding, CodingError};
+use corehttp::middleware::wrap;
 use corehttp::net::Dialer;
-use corehttp::{Client, Context, Request, Response, Server};
+use corehttp::{BodyPlan, Client, Context, Handler, Request, Response, Server};
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, duplex};
+#[cfg(feature = "tower")]
+use tower_http::decompression::RequestDecompressionLayer;
 
-use crate::support::{Scripted, Stage, get, post, settle};
+use crate::support::{OK, Scripted, Stage, get, post, settle};
 
 const TEXT: &[u8] = b"to be, or not to be, that is the question: whether 'tis nobler in the mind to suffer";
 
@@ -616,6 +619,57 @@ async fn a_gateway_that_decodes_tells_of_the_decoded_content_rfc9110_8_8_3_3() {
     for (asked, response, expected) in rows {
         let shown = String::from_utf8_lossy(&response).into_owned();
         assert_eq!(through_a_gateway(asked, response).await, expected, "{asked}{shown}");
+    }
+}
+
+/// Decodes the content, unless layers around have done so, and forwards it.
+async fn pass_decoded(client: &Client, ctx: &mut Context) -> corehttp::Result {
+    ctx.decode_body().await?;
+    let onward = ctx.request.forwarded_to("http://b")?;
+    ctx.forward(client.open_call(&onward)).await
+}
+
+/// Sends `asked` to the gateway `passing` in front of `stage`, and returns what the server behind got.
+async fn forwarded(stage: &Stage, passing: impl Handler + 'static, asked: &[u8]) -> String {
+    let service = Server::new().half_close(true).service(passing);
+    let (mut near, far) = duplex(64 << 10);
+    let peer = async {
+        near.write_all(asked).await.unwrap();
+        near.read_to_end(&mut Vec::new()).await.unwrap();
+    };
+    let _ = tokio::join!(peer, service.serve_connection(far));
+    stage.received().concat()
+}
+
+/// Without a length, the content of a DELETE would not be forwarded.
+#[tokio::test(start_paused = true)]
+async fn decoded_content_is_forwarded_as_it_is_framed_rfc9110_8_6() {
+    for method in ["GET", "DELETE", "OPTIONS", "POST"] {
+        for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
+            for (framing, onward) in [
+                ("content-length: 25", "content-length: 5\r\n\r\nhello"),
+                ("transfer-encoding: chunked", "transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
+            ] {
+                let mut content = gzip(b"hello");
+                assert_eq!(content.len(), 25);
+                if framing.starts_with('t') {
+                    content = [b"19\r\n", &content[..], b"\r\n0\r\n\r\n"].concat();
+                }
+                let head = format!("{method} / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n");
+                let head = format!("{head}content-encoding: gzip\r\n{framing}\r\n\r\n");
+                let asked = [head.as_bytes(), &content].concat();
+                let onward = format!("{method} / HTTP/1.1\r\nhost: b\r\n{onward}");
+                let stage = Stage::always(OK);
+                let client = stage.client();
+                let passing = async move |ctx: &mut Context| pass_decoded(&client, ctx).await;
+                assert_eq!(forwarded(&stage, wrap(plan, passing.clone()), &asked).await, onward);
+                #[cfg(feature = "tower")]
+                {
+                    let layer = corehttp::tower::layer(RequestDecompressionLayer::new());
+                    assert_eq!(forwarded(&stage, wrap((layer, plan), passing), &asked).await, onward);
+                }
+            }
+        }
     }
 }
 

@@ -6,8 +6,12 @@ use std::time::Duration;
 use corehttp::client::ClientTimeouts;
 use corehttp::middleware::{ForwardAuth, wrap};
 use corehttp::net::MemoryListener;
-use corehttp::{Client, Context, Handler, Method, Request, Response, Server, ServerHandle, Service, Status};
+use corehttp::{
+    BodyPlan, Client, Context, Handler, Method, Request, Response, Server, ServerHandle, Service, Status,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+use crate::support::{OK, Stage, paused};
 
 /// The server that decides: what it answers, and the head of the last request that it has seen.
 struct Auth {
@@ -130,6 +134,44 @@ fn a_peer_cannot_have_a_copied_field_removed() {
         let mut request = Request::get("/").unwrap();
         request.headers.set("connection", options).unwrap();
         assert_eq!(respond(&service, request).text().unwrap(), expected);
+    }
+}
+
+/// A server behind that takes trailers for fields would believe the peer.
+#[test]
+fn a_trailer_does_not_pass_for_a_copied_field_rfc9110_6_5_1() {
+    for (answered, field) in [(None, ""), (Some("ada"), "X-User: ada\r\n")] {
+        paused(async {
+            let auth = Stage::always(match answered {
+                Some(user) => format!("HTTP/1.1 200 OK\r\nx-user: {user}\r\ncontent-length: 0\r\n\r\n"),
+                None => OK.to_owned(),
+            });
+            let (stage, servers) =
+                (Stage::always(OK), auth.client().balance(["http://auth"]).unwrap().build());
+            let client = stage.client();
+            let checked = |name| ForwardAuth::new(servers.clone(), "/").unwrap().copy([name]);
+            let passes = async move |ctx: &mut Context| -> corehttp::Result {
+                let onward = ctx.request.forwarded_to("http://b")?;
+                ctx.forward(client.open_call(&onward)).await
+            };
+            for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
+                let layers = (checked("X-User"), checked("x-groups"), plan);
+                let service = Server::new().half_close(true).service(wrap(layers, passes.clone()));
+                let (mut near, far) = duplex(64 << 10);
+                let peer = async {
+                    let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+                    let trailers =
+                        "x-user: root\r\nX-User: root\r\nx_user: root\r\nx-groups: all\r\nx-sum: 7\r\n";
+                    near.write_all(format!("{head}1\r\na\r\n0\r\n{trailers}\r\n").as_bytes()).await.unwrap();
+                    near.read_to_end(&mut Vec::new()).await.unwrap();
+                };
+                let _ = tokio::join!(peer, service.serve_connection(far));
+            }
+            let head = "POST / HTTP/1.1\r\nhost: b\r\n";
+            let onward =
+                format!("{head}{field}transfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx-sum: 7\r\n\r\n");
+            assert_eq!(stage.received().concat(), onward.repeat(2));
+        });
     }
 }
 

@@ -202,6 +202,16 @@ impl Request {
             || self.headers.contains("transfer-encoding")
             || !matches!(self.headers.single(FieldName::CONTENT_LENGTH), Ok(None | Some(b"0")))
     }
+
+    /// Announces the length of a body in memory that has taken the place of the received one, unless that came in chunks.
+    /// Without a field that announces it, a gateway would forward no content.
+    pub(crate) fn announce_length(&mut self) {
+        let has_length = self.headers.contains("content-length") || !self.body.is_empty();
+        if has_length && !self.headers.contains("transfer-encoding") {
+            let length = self.body.len();
+            self.headers.put(FieldName::CONTENT_LENGTH, itoa::Buffer::new().format(length).as_bytes());
+        }
+    }
 }
 
 impl Headers {

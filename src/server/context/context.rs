@@ -330,6 +330,7 @@ impl Context {
     /// [`middleware::uncancelled`](crate::middleware::uncancelled).
     pub fn set_uncancelled(&mut self) {
         self.exchange.change_bounds(|bounds| bounds.cancel = Cancel::Never);
+        self.exchange.conn.forget_waits();
     }
 
     /// Waits until the peer has closed the connection, or its sending half. The two look the same.

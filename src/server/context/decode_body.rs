@@ -12,7 +12,7 @@ use crate::server::exchange::SharedConn;
 
 impl Context {
     /// Decodes the request's body, undoing its content codings such as `gzip`. The fields about the coded form are
-    /// removed: `content-encoding`, `content-length` and digests.
+    /// removed: `content-encoding` and digests. A `content-length` becomes that of the decoded body.
     ///
     /// A body without codings stays as it is. If the plan was to stream the body, it is received first.
     ///
@@ -58,6 +58,7 @@ impl Context {
         exchange.incoming.get_mut().memory = memory;
         self.request.headers.remove_each(&CODED_CONTENT_FIELDS);
         self.request.trailers.remove_each(&CODED_CONTENT_FIELDS);
+        self.request.announce_length();
         Ok(())
     }
 }

@@ -43,16 +43,15 @@ impl Context {
         if self.body_reader().is_at_end() {
             return Ok(());
         }
-        let is_length_removed =
-            !filter.keeps_length() && self.request.headers.remove(FieldName::CONTENT_LENGTH.as_str());
+        let changes_length = !filter.keeps_length();
         if is_received {
             self.filter_received(Box::new(filter)).await?;
-            if is_length_removed {
-                self.request.headers.set("content-length", self.request.body.len())?;
+            if changes_length {
+                self.request.announce_length();
             }
             return Ok(());
         }
-        if is_length_removed {
+        if changes_length && self.request.headers.remove(FieldName::CONTENT_LENGTH.as_str()) {
             // Without a length, only this field has a gateway forward content.
             self.request.headers.put(FieldName::TRANSFER_ENCODING, b"chunked");
         }

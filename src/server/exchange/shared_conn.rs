@@ -24,6 +24,8 @@ struct SharedInner {
     core: Rc<CoreState>,
     on_handler_wait: RefCell<Option<FlushFn>>,
     on_pending: Cell<OnPending>,
+    /// Whether the handler has waited since it was made uncancelled.
+    has_waited: Cell<bool>,
 }
 
 /// The fate of a handler whose future is pending.
@@ -55,7 +57,8 @@ impl SharedConn {
         let lent = RefCell::new(lent);
         let on_handler_wait = RefCell::default();
         let on_pending = Cell::default();
-        SharedConn(Rc::new(SharedInner { lent, core, on_handler_wait, on_pending }))
+        let has_waited = Cell::default();
+        SharedConn(Rc::new(SharedInner { lent, core, on_handler_wait, on_pending, has_waited }))
     }
 
     /// Lends the connection to `step` for one poll, with the bounds of the exchange, and counts its traffic before a
@@ -129,9 +132,10 @@ impl SharedConn {
         });
     }
 
-    /// Notes that the handler waits, if polls are timed.
+    /// Notes that the handler waits.
     #[inline]
     pub(crate) fn note_waiting(&self) {
+        self.0.has_waited.set(true);
         if self.core().events.observes_polls() {
             self.core().waiting_id.set(self.with(|conn| conn.peer().id));
         }
@@ -174,6 +178,16 @@ impl SharedConn {
     /// Watches the peer while its handler waits only for this crate: a peer that has closed its sending half may wait, too.
     pub(crate) fn poll_reset(&self, cx: &mut task::Context<'_>) -> Poll<ExchangeError> {
         self.poll_gone_by(cx, |bounds| bounds.cancel.only_on_reset())
+    }
+
+    /// Forgets earlier waits, in which the peer was watched, since it is not from here on.
+    pub(crate) fn forget_waits(&self) {
+        self.0.has_waited.set(false);
+    }
+
+    /// Whether the handler has waited since then.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.0.has_waited.get()
     }
 
     /// Watches the peer of an uncancelled exchange whose handler has not begun: nothing is lost yet, so the exchange ends as

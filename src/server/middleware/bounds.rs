@@ -8,8 +8,9 @@ use crate::wire::Limits;
 
 /// Changes the limits of exchanges, such as those of a single route.
 ///
-/// The function gets the limits of the server, with the changes of middleware around this one. Only its changes
-/// of these limits count (see [`Context::set_limits`]):
+/// The function gets the limits of the server, with the changes of middleware around this one. It is called twice
+/// beneath a [guard that waits](crate::middleware#guards-that-wait), and the second call counts. Only its changes of
+/// these limits count (see [`Context::set_limits`]):
 ///
 /// - [`Limits::body_max`]. A larger body is answered with 413.
 /// - [`Limits::drain_max`]
@@ -67,7 +68,8 @@ pub fn limits<F: Fn(&mut Limits) + Clone + 'static>(change: F) -> impl Middlewar
 
 /// Changes the time limits of exchanges, such as those of a single route for slow devices.
 ///
-/// The function gets the time limits of the server, with the changes of middleware around this one. See
+/// The function gets the time limits of the server, with the changes of middleware around this one. It is called twice
+/// beneath a [guard that waits](crate::middleware#guards-that-wait), and the second call counts. See
 /// [`Context::set_timeouts`].
 ///
 /// # Examples
@@ -102,9 +104,12 @@ pub fn timeouts<F: Fn(&mut Timeouts) + Clone + 'static>(change: F) -> impl Middl
 ///
 /// Without this, a waiting handler is dropped as soon as its peer closes the connection. See
 /// [`Server::half_close`](crate::Server::half_close). All middleware around the handler runs to its end as well, so a
-/// session is saved. A request in the queue of a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit) has no
-/// handler yet, and ends with its peer. Time limits and a stop of the server still apply. A log has the status of the
-/// response, even if it did not arrive.
+/// session is saved. Time limits and a stop of the server still apply. A log has the status of the response, even if it
+/// did not arrive.
+///
+/// A request that still waits for a guard, a session or a permit of a
+/// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit) has no handler yet. If its peer leaves meanwhile, none is
+/// called. [`handle_deferred`](crate::middleware::handle_deferred) looks for that, and `next.handle(ctx)` does not.
 ///
 /// # Examples
 ///

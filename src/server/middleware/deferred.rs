@@ -1,22 +1,29 @@
 //! [`defer_body`] and [`handle_deferred`]: middleware with a wait before the body.
 
+use std::future::poll_fn;
 use std::task::{self, Poll};
 
-use crate::exchange::ExchangeError;
+use crate::exchange::{ExchangeError, Timeouts};
 use crate::server::handler::Refusal;
 use crate::server::{BodyPlan, Context, Handler, Result};
+use crate::wire::Limits;
 
 /// Returns the plan of `next` with the body left for later, for middleware that waits first, such as a guard with a
 /// database. The [`call`](crate::middleware::Middleware::call) of the same middleware passes the request on with
 /// [`handle_deferred`].
 ///
-/// A refusal of `next` stays, so nothing is received in vain. Of a CONNECT, the plan stays as it is.
+/// A refusal of `next` stays, so nothing is received in vain. Of a CONNECT, the plan stays as it is. So do the
+/// [limits](crate::middleware::limits) and [time limits](crate::middleware::timeouts) of the plan, until
+/// [`handle_deferred`] has the next one made.
 ///
 /// # Examples
 ///
 /// See [guards that wait](crate::middleware#guards-that-wait).
 pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-    match next.on_head(ctx) {
+    let before = PlannedBounds::now(ctx);
+    let plan = next.on_head(ctx);
+    FirstPlan::note(ctx, before);
+    match plan {
         plan @ (BodyPlan::Refuse(_) | BodyPlan::Stream) => plan,
         BodyPlan::Tunnel if ctx.is_connect() => BodyPlan::Tunnel,
         BodyPlan::Buffer | BodyPlan::BufferUpTo(_) | BodyPlan::Tunnel => BodyPlan::Stream,
@@ -24,23 +31,69 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
 }
 
 /// Answers a request whose body [`defer_body`] has left for later. First, `next` is asked for its plan once more. This plan
-/// may depend on the results of the middleware. The body is received if the plan is to buffer it. Then `next` is called.
+/// may depend on the results of the middleware. It finds the limits and time limits that the first one found, unless they
+/// were changed since. The body is received if the plan is to buffer it. Then `next` is called.
 ///
 /// After a refusal by the plan, or a failure of the body, middleware beneath gets the refusal. The handler is not
-/// called.
+/// called. Nor is it if the peer has left while the middleware has waited, even if it is
+/// [uncancelled](crate::middleware::uncancelled).
 ///
 /// # Errors
 ///
-/// As those of [`Handler::handle`], or with the refusal.
+/// As those of [`Handler::handle`], with the refusal, or with an error if the peer has left.
 ///
 /// # Examples
 ///
 /// See [guards that wait](crate::middleware#guards-that-wait).
 pub async fn handle_deferred(ctx: &mut Context, next: &impl Handler) -> Result {
+    ctx.check_peer().await?;
+    FirstPlan::undo(ctx);
     let plan = next.on_head(ctx);
     match ctx.follow(plan).await {
         Ok(()) => next.handle(ctx).await,
         Err(refusal) => next.refuse(ctx, refusal).await,
+    }
+}
+
+/// The bounds around a plan that is made twice. Each of both changes them, such as `limits(|limits| limits.body_max *= 2)`.
+///
+/// Of several in one another, the outermost is noted last and undone first, and the others are then noted anew.
+struct FirstPlan {
+    before: PlannedBounds,
+    after: PlannedBounds,
+}
+
+impl FirstPlan {
+    /// Notes the bounds after the plan, if it has changed any.
+    fn note(ctx: &mut Context, before: PlannedBounds) {
+        let after = PlannedBounds::now(ctx);
+        if after != before {
+            ctx.extensions.insert(FirstPlan { before, after });
+        }
+    }
+
+    /// Restores the bounds before the plan, but for those that were changed since, such as by a guard that waits.
+    fn undo(ctx: &mut Context) {
+        let Some(FirstPlan { before, after }) = ctx.extensions.remove() else { return };
+        if ctx.limits() == after.limits {
+            ctx.set_limits(before.limits);
+        }
+        if ctx.timeouts() == after.timeouts {
+            ctx.set_timeouts(before.timeouts);
+        }
+    }
+}
+
+/// The bounds that a plan may change, but for whether the exchange is cancelled, which is set once and for all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct PlannedBounds {
+    limits: Limits,
+    timeouts: Timeouts,
+}
+
+impl PlannedBounds {
+    fn now(ctx: &Context) -> PlannedBounds {
+        PlannedBounds { limits: ctx.limits(), timeouts: ctx.timeouts() }
     }
 }
 
@@ -61,10 +114,31 @@ impl Context {
         self.buffer_body_up_to(body_max).await.map_err(|error| Refusal::of_body(error.into()))
     }
 
+    /// Looks whether the peer of an uncancelled exchange is still there, after middleware has waited and before the handler
+    /// begins. Nothing is lost yet, so the exchange ends as it would if it were cancelled.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the peer has left.
+    pub(crate) async fn check_peer(&self) -> Result {
+        if !self.exchange.conn.has_waited() {
+            return Ok(());
+        }
+        poll_fn(|cx| match self.poll_gone_before_handler(cx) {
+            Poll::Ready(gone) => Poll::Ready(Err(gone.into())),
+            Poll::Pending => Poll::Ready(Ok(())),
+        })
+        .await
+    }
+
     /// Ready with the error of a peer that has left while middleware waits, before the handler has begun, if the exchange is
     /// uncancelled. Other exchanges end by themselves then.
     pub(crate) fn poll_gone_before_handler(&self, cx: &mut task::Context<'_>) -> Poll<ExchangeError> {
-        self.exchange.conn.poll_gone_before_handler(cx)
+        match self.exchange.info.is_captured {
+            // There is no peer.
+            true => Poll::Pending,
+            false => self.exchange.conn.poll_gone_before_handler(cx),
+        }
     }
 
     fn is_connect(&self) -> bool {

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::middleware::{ConcurrencyLimit, uncancelled, wrap};
+use corehttp::middleware::{ConcurrencyLimit, guard, uncancelled, wrap};
 use corehttp::server::{CutBy, ExchangeReport};
-use corehttp::{Context, Handler, Request, Server, routes};
+use corehttp::{BodyPlan, BoxHandler, Context, Handler, Request, Server, routes};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -317,6 +317,56 @@ fn a_dropped_handler_gives_back_what_it_held() {
     assert_eq!((work.count(BEGUN), work.count(DROPPED)), (6, 2), "those that waited were not called");
     eventually("all are closed", || served.running.counts().total.open == 0);
     assert!(total.requests >= 8);
+}
+
+/// A payment is not made for a buyer who leaves while the token is looked up.
+#[test]
+fn an_uncancelled_handler_does_not_begin_for_a_peer_that_has_left_before_it() {
+    let (gate, calls) = (Arc::new(Semaphore::new(0)), [(); 2].map(|()| Arc::new(AtomicUsize::new(0))));
+    let [guarded, handled] = calls.clone();
+    let opened = gate.clone();
+    let waits = || {
+        let (opened, guarded) = (opened.clone(), guarded.clone());
+        guard(async move |_: &mut Context| -> corehttp::Result {
+            guarded.fetch_add(1, Ordering::SeqCst);
+            opened.acquire().await.unwrap().forget();
+            Ok(())
+        })
+    };
+    let pay = move |_: &mut Context| _ = handled.fetch_add(1, Ordering::SeqCst);
+    for handler in [
+        BoxHandler::new(wrap((uncancelled(), waits()), pay.clone())),
+        BoxHandler::new(wrap((waits(), uncancelled()), pay.clone())),
+        BoxHandler::new(wrap((waits(), uncancelled(), BodyPlan::Stream), pay)),
+    ] {
+        let cuts = Arc::new(Mutex::new(Vec::new()));
+        let reported = cuts.clone();
+        let served = Served::with(
+            |server| {
+                server.half_close(false).on_exchange(move |report: &ExchangeReport| {
+                    reported.lock().unwrap().push(report.cut);
+                })
+            },
+            handler,
+        );
+        for content in ["", "hello"] {
+            for leave in [drop, Peer::reset] {
+                let begun = calls[0].load(Ordering::SeqCst);
+                let mut peer = served.connect();
+                let length = content.len();
+                peer.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{content}"));
+                eventually("the guard waits", || calls[0].load(Ordering::SeqCst) > begun);
+                leave(peer);
+                gate.add_permits(1);
+                eventually("it is cut", || !cuts.lock().unwrap().is_empty());
+                assert_eq!(cuts.lock().unwrap().pop(), Some(Some(CutBy::Peer)), "{content:?}");
+            }
+        }
+        assert_eq!(calls[1].swap(0, Ordering::SeqCst), 0, "it was called");
+        gate.add_permits(1);
+        assert!(served.ask("POST / HTTP/1.1\r\nhost: a\r\n\r\n").starts_with("HTTP/1.1 200 "));
+        assert_eq!(calls[1].swap(0, Ordering::SeqCst), 1);
+    }
 }
 
 #[test]

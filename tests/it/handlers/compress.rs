@@ -962,7 +962,7 @@ fn a_decoded_body_loses_the_fields_of_its_coding() {
     let fields = of_coded.into_iter().chain(["x-own"]).map(|name| (name, "gzip"));
     let body = gzip(b"hello");
     let response = respond(handler, "POST", &Vec::from_iter(fields), &body);
-    assert_eq!(response.body.text(), Ok("x-own hello"));
+    assert_eq!(response.body.text(), Ok("x-own,content-length hello"));
     let response = respond(handler, "POST", &[("content-digest", "x"), ("x-own", "x")], b"hello");
     assert_eq!(response.body.text(), Ok("content-digest,x-own,content-length hello"));
     let trailers = async |ctx: &mut Context| -> corehttp::Result {

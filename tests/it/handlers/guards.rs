@@ -398,6 +398,30 @@ fn clients_are_told_their_bound_and_what_is_left_of_it() {
     });
 }
 
+/// The fields are lists: the bound for a day is told beside the one for a minute, which refuses nobody.
+#[test]
+fn each_of_several_bounds_is_told() {
+    let daily = || RateLimit::new(2, 24 * HOUR).told_as("daily");
+    let limits = (daily(), RateLimit::new(60, Duration::from_secs(60)).told_as("minute"), daily());
+    let service = Server::new().service(wrap(limits, |_: &mut Context| {}));
+    let lines = |response: &Response, name: &str| -> Vec<String> {
+        response.headers.all(name).map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+    };
+    paused(async {
+        for left in [1, 0] {
+            let response = respond(&service).await;
+            let policies = ["\"minute\";q=60;w=60", "\"daily\";q=2;w=86400"];
+            assert_eq!(lines(&response, "ratelimit-policy"), policies);
+            let daily = format!("\"daily\";r={left};t={}", 43200 * (2 - left));
+            let minute = format!("\"minute\";r={};t={}", 58 + left, 2 - left);
+            assert_eq!(lines(&response, "ratelimit"), [minute, daily]);
+        }
+        let refused = respond(&service).await;
+        assert_eq!(refused.status, Status::TOO_MANY_REQUESTS);
+        assert_eq!(lines(&refused, "ratelimit"), ["\"daily\";r=0;t=86400"]);
+    });
+}
+
 #[test]
 fn handlers_share_a_bound_and_bounds_add_up() {
     let limit = RateLimit::new(3, HOUR);

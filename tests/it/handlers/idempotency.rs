@@ -11,7 +11,7 @@ use corehttp::{Context, Handler, Request, Response, Result, Server, Service, Sta
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use crate::support::{Served, eventually, paused};
+use crate::support::{Peer, Served, eventually, paused};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -262,6 +262,47 @@ fn fields_come_back_as_they_were() {
     });
 }
 
+/// The handler adds lines to fields that middleware around has set as well: cookies, links, `vary`.
+#[test]
+fn lines_of_the_handler_come_back_beside_those_of_others() {
+    async fn visit(ctx: &mut Context, next: corehttp::middleware::Next<'_>) -> Result {
+        let number = ctx.request.headers.get("x-visit").unwrap_or_default().to_owned();
+        ctx.response.headers.append("set-cookie", format!("visit={number}"))?;
+        ctx.response.headers.append("link", "</a.css>; rel=preload")?;
+        ctx.response.headers.append("x-policy", "around")?;
+        next.handle(ctx).await?;
+        ctx.response.headers.append("vary", "origin")?;
+        Ok(())
+    }
+    let order = |ctx: &mut Context| -> Result {
+        for (name, value) in [
+            ("set-cookie", "order=7"),
+            ("Link", "</next>; rel=next"),
+            ("link", "</a.css>; rel=preload"),
+            ("vary", "cookie"),
+        ] {
+            ctx.response.headers.append(name, value)?;
+        }
+        Ok(ctx.response.headers.set("x-policy", "own")?)
+    };
+    paused(async {
+        let service = Server::new().service(wrap((visit, Idempotency::new(MemoryStore::new())), order));
+        let first = "set-cookie: visit=1, link: </a.css>; rel=preload, x-policy: own, set-cookie: order=7, \
+                     Link: </next>; rel=next, link: </a.css>; rel=preload, vary: cookie, vary: origin";
+        let again = "set-cookie: visit=2, link: </a.css>; rel=preload, x-policy: own, set-cookie: order=7, \
+                     Link: </next>; rel=next, vary: cookie, idempotency-replayed: true, vary: origin";
+        for (visit, expected) in [("1", first), ("2", again)] {
+            let mut request = post("", "k");
+            request.headers.set("x-visit", visit).unwrap();
+            let response = service.respond(request).await;
+            let lines = response.headers.iter();
+            let lines: Vec<_> =
+                lines.map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value))).collect();
+            assert_eq!(lines.join(", "), expected);
+        }
+    });
+}
+
 /// The buyer has gone, and the payment was made.
 #[test]
 fn a_handler_whose_peer_is_gone_runs_to_its_end() {
@@ -325,6 +366,60 @@ fn a_request_that_waits_for_a_limit_beneath_ends_with_its_peer() {
         gate.add_permits(2);
         assert!(last.receive().ends_with("done"));
         assert_eq!(calls.load(Relaxed), 2, "no other was called");
+    }
+}
+
+/// A claim may take a while in a database. A peer that leaves meanwhile has no handler, and its key is free again.
+#[test]
+fn a_request_whose_peer_leaves_while_its_key_is_claimed_is_not_handled() {
+    let (counted, store) = (Counted::default(), Slow::default());
+    let served = Served::with(
+        |server| server.half_close(false),
+        wrap(Idempotency::new(store.clone()), counted.clone()),
+    );
+    let wire = "POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k\r\ncontent-length: 0\r\n\r\n";
+    for (claims, leave) in (1..).zip([drop, Peer::reset]) {
+        let mut peer = served.connect();
+        peer.send(wire);
+        eventually("its key is claimed", || store.claims.load(Relaxed) == claims);
+        leave(peer);
+        store.gate.add_permits(1);
+        eventually("it is free again", || store.releases.load(Relaxed) == claims);
+    }
+    store.gate.add_permits(1);
+    assert!(served.ask(wire).ends_with("call 1"));
+}
+
+/// A store whose claims wait, and which counts what is asked of it.
+#[derive(Clone)]
+struct Slow {
+    store: MemoryStore,
+    gate: Arc<Semaphore>,
+    claims: Arc<AtomicUsize>,
+    releases: Arc<AtomicUsize>,
+}
+
+impl Default for Slow {
+    fn default() -> Slow {
+        let gate = Arc::new(Semaphore::new(0));
+        Slow { store: MemoryStore::new(), gate, claims: Arc::default(), releases: Arc::default() }
+    }
+}
+
+impl IdempotencyStore for Slow {
+    async fn claim(&self, key: &str, fingerprint: u64) -> Result<Claim> {
+        self.claims.fetch_add(1, Relaxed);
+        self.gate.acquire().await.unwrap().forget();
+        self.store.claim(key, fingerprint).await
+    }
+
+    fn complete(&self, key: &str, response: Option<StoredResponse>) -> impl Future<Output = Result> {
+        self.store.complete(key, response)
+    }
+
+    fn release(&self, key: &str) -> impl Future<Output = Result> {
+        self.releases.fetch_add(1, Relaxed);
+        self.store.release(key)
     }
 }
 

@@ -9,7 +9,8 @@ use corehttp::middleware::{
     Middleware, Next, RequestId, defer_body, guard, handle_deferred, limits, plan, timeouts, wrap,
 };
 use corehttp::{
-    BodyPlan, BoxHandler, Context, Error, Handler, IntoHandler, Request, Router, Server, Status, routes,
+    BodyPlan, BoxHandler, Context, Error, Handler, IntoHandler, Limits, Request, Router, Server, Status,
+    Timeouts, routes,
 };
 use tokio::time::sleep;
 
@@ -456,6 +457,45 @@ mod refusals {
                 let expected = (403, "a b b403 a403");
                 assert_eq!((status(&received), &*notes(&received)), expected, "{wire} {received}");
             }
+        }
+    }
+
+    /// A guard that waits has the plan made twice, and each function of `limits` counts once.
+    #[test]
+    fn bounds_are_changed_once_beneath_guards_that_wait() {
+        let tell = |ctx: &mut Context| {
+            let text = format!("{} {:?}", ctx.limits().body_max, ctx.timeouts().body);
+            ctx.response.set_text(text);
+        };
+        let doubled = || (limits(|limits| limits.body_max *= 2), timeouts(|timeouts| timeouts.body *= 2));
+        let found = || guard(finds_the_user);
+        // The limits of a guard's own are those that are changed.
+        let generous = guard(async |ctx: &mut Context| -> corehttp::Result {
+            ctx.set_limits(Limits { body_max: 50, ..ctx.limits() });
+            Ok(())
+        });
+        let moves = guard(async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.request.set_url("/b")?) });
+        for (app, expected) in [
+            (BoxHandler::new(wrap(doubled(), tell)), "20 2s"),
+            (BoxHandler::new(wrap((found(), doubled()), tell)), "20 2s"),
+            (BoxHandler::new(wrap((FindsTheUser, found(), doubled()), tell)), "20 2s"),
+            (BoxHandler::new(wrap((found(), doubled(), found(), doubled()), tell)), "40 4s"),
+            (BoxHandler::new(wrap((doubled(), found(), doubled(), found()), tell)), "40 4s"),
+            (BoxHandler::new(routes! { wrap found() => { wrap doubled() => { any "/" => tell } } }), "20 2s"),
+            (BoxHandler::new(wrap((generous, doubled()), tell)), "100 2s"),
+            // Another route is planned for, and the bounds of the first one are none of its own.
+            (
+                BoxHandler::new(wrap(moves, routes! { any "/" => wrap(doubled(), tell), any "/b" => tell })),
+                "10 1s",
+            ),
+        ] {
+            let server = Server::new()
+                .limits(Limits { body_max: 10, ..Limits::default() })
+                .timeouts(Timeouts { body: Duration::from_secs(1), ..Timeouts::default() });
+            let mut request = Request::post("/").unwrap();
+            request.set_text("hi");
+            let response = corehttp::block_on(server.service(app).respond(request)).unwrap();
+            assert_eq!(response.text(), Ok(expected));
         }
     }
 

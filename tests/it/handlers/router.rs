@@ -397,12 +397,15 @@ fn a_faulty_pattern_is_refused_where_it_is_added() {
         ("/..", "the segments `.` and `..` match no path"),
         ("/:id", "a parameter is written `{name}`, and the rest of a path `{*name}`"),
         ("/*rest", "a parameter is written `{name}`, and the rest of a path `{*name}`"),
+        ("/<id>", "a parameter is written `{name}`, and the rest of a path `{*name}`"),
+        ("/a/[id]", "a parameter is written `{name}`, and the rest of a path `{*name}`"),
         ("/{id", "a parameter is a whole segment, such as `{name}`"),
         ("/{id}.json", "a parameter is a whole segment, such as `{name}`"),
         ("/a{id}", "a parameter is a whole segment, such as `{name}`"),
         ("/{}", "a parameter has a name of letters, digits and `_`, which does not begin with a digit"),
         ("/{*}", "a parameter has a name of letters, digits and `_`, which does not begin with a digit"),
         ("/{a-b}", "a parameter has a name of letters, digits and `_`, which does not begin with a digit"),
+        ("/{a?}", "a parameter has a name of letters, digits and `_`, which does not begin with a digit"),
         ("/{1}", "a parameter has a name of letters, digits and `_`, which does not begin with a digit"),
         ("/{a}/{b}/{a}", "two parameters have the same name"),
         ("{a}.b/{a}", "two parameters have the same name"),
@@ -415,15 +418,30 @@ fn a_faulty_pattern_is_refused_where_it_is_added() {
         ),
         ("/%61", "a segment is written as it is sent, with `%XX` in upper case, and only where it is needed"),
         ("/%2f", "a segment is written as it is sent, with `%XX` in upper case, and only where it is needed"),
-        ("/a?b", "a segment is written as it is sent, with `%XX` in upper case, and only where it is needed"),
+        ("/a#b", "a segment is written as it is sent, with `%XX` in upper case, and only where it is needed"),
+        ("/a?b={c}", "a pattern has no query, which `ctx.request.query()` reads"),
+        ("/{a}?b={c}", "a pattern has no query, which `ctx.request.query()` reads"),
+        ("/?b", "a pattern has no query, which `ctx.request.query()` reads"),
+        ("http://a/b", "a pattern has no scheme, as in `a.example/users`"),
+        ("https://A/{b}", "a pattern has no scheme, as in `a.example/users`"),
         ("*", "`*` takes the requests that match no route, with any method"),
     ] {
         let error = add(pattern).unwrap_err();
         assert_eq!(error.to_string(), format!("the pattern `{pattern}`: {fault}"));
     }
-    for pattern in
-        ["/", "/a/", "/{a}", "/{a}/{ab}", "/{ab}/{a}", "/{*a}", "/.well-known/x", "/%2F", "/a:b", "a-b.c/"]
-    {
+    for pattern in [
+        "/",
+        "/a/",
+        "/{a}",
+        "/{a}/{ab}",
+        "/{ab}/{a}",
+        "/{*a}",
+        "/.well-known/x",
+        "/%2F",
+        "/a:b",
+        "a-b.c/",
+        "[::1]/",
+    ] {
         add(pattern).unwrap();
     }
 }

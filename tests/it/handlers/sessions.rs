@@ -1,19 +1,19 @@
 //! Sessions by cookie: when they begin and end, what their cookie is, and what the store has to do.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use corehttp::middleware::{guard, wrap};
+use corehttp::middleware::{guard, uncancelled, wrap};
 use corehttp::server::{ErrorCause, ErrorReport};
 use corehttp::session::{MemoryStore, Session, SessionId, SessionStore, Sessions, StoredSession};
 use corehttp::{
     BoxHandler, Context, Handler, IntoHandler, Request, Response, Server, Service, SetCookie, Status,
     block_on,
 };
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
 use crate::support::paused;
@@ -590,4 +590,54 @@ fn guarded<H: Handler + Send + Sync + 'static>(handler: H) -> Service<BoxHandler
         _ => response.set_text(""),
     };
     Server::new().error_response(tells).service(handler.boxed())
+}
+
+/// A store that takes a second to find a session.
+#[derive(Clone)]
+struct SlowStore(MemoryStore);
+
+impl SessionStore for SlowStore {
+    async fn load(&self, id: &SessionId) -> corehttp::Result<Option<StoredSession>> {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.0.load(id).await
+    }
+
+    async fn insert(&self, id: &SessionId, session: StoredSession) -> corehttp::Result {
+        self.0.insert(id, session).await
+    }
+
+    async fn update(&self, id: &SessionId, data: Option<Bytes>, expires_at: SystemTime) -> corehttp::Result {
+        self.0.update(id, data, expires_at).await
+    }
+
+    async fn delete(&self, id: &SessionId) -> corehttp::Result<bool> {
+        self.0.delete(id).await
+    }
+}
+
+#[test]
+fn an_uncancelled_handler_does_not_begin_for_a_peer_that_leaves_while_its_session_is_loaded() {
+    let store = NotingStore::default();
+    let mut agent = agent(store.clone());
+    agent.get("/set", &["insert"]);
+    let calls = Rc::new(Cell::new(0));
+    let counted = calls.clone();
+    let counts = move |_: &mut Context| counted.set(counted.get() + 1);
+    let sessions = Sessions::new(SlowStore(store.sessions));
+    let service = Server::new().service(wrap((uncancelled(), sessions), counts));
+    for (leaves, expected) in [(true, 0), (false, 1)] {
+        let cookie = &agent.cookie;
+        paused(async {
+            let (mut near, far) = tokio::io::duplex(1 << 10);
+            let peer = async move {
+                let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 0\r\n";
+                near.write_all(format!("{head}cookie: {cookie}\r\n\r\n").as_bytes()).await.unwrap();
+                if !leaves {
+                    near.read_to_end(&mut Vec::new()).await.unwrap();
+                }
+            };
+            let _ = tokio::join!(service.serve_connection(far), peer);
+        });
+        assert_eq!(calls.get(), expected);
+    }
 }
