@@ -30,7 +30,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("cors", &["error_text", "message", "server"]),
     ("form", &["client", "error_text", "message"]),
     ("fs", &["coding", "error_text", "memory", "message", "metrics", "net", "runtime", "server"]),
-    ("gateway", &["client", "error_text", "message", "net", "runtime", "server", "wire"]),
+    ("gateway", &["client", "error_text", "exchange", "message", "net", "runtime", "server", "wire"]),
     ("guard", &["error_text", "memory", "message", "runtime", "server"]),
     ("health", &["error_text", "message", "runtime", "server"]),
     ("idempotency", &["error_text", "memory", "message", "runtime", "server"]),

@@ -313,6 +313,39 @@ fn a_handler_is_within_its_span_and_no_other_is() {
     assert_eq!((count("http.server"), count("none")), (6, 5));
 }
 
+/// Tells when it is dropped within a trace.
+struct Departure;
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        if TraceContext::current().is_some() {
+            tracing::info!("dropped");
+        }
+    }
+}
+
+/// However an exchange ends, its handler is dropped within its span.
+#[test]
+fn a_handler_is_dropped_within_its_span() {
+    for limit in [None, Some(Duration::from_secs(1))] {
+        let (_, events, ()) = seen(async {
+            let waits = async |_: &mut Context| {
+                let _departure = Departure;
+                pending::<()>().await;
+            };
+            let timeouts = Timeouts { handler: limit, ..Timeouts::default() };
+            let service = Server::new().timeouts(timeouts).service(wrap(Tracing::new(), waits));
+            let (mut near, far) = duplex(1 << 10);
+            let leaving = async move {
+                near.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+                sleep(Duration::from_secs(2)).await;
+            };
+            let _ = tokio::join!(service.serve_connection(far), leaving);
+        });
+        assert_eq!(events, ["http.server"], "{limit:?}");
+    }
+}
+
 /// A server that sends back the fields of the trace that it has got, one per line.
 fn echo(listener: &MemoryListener) -> impl Future<Output = ()> {
     let service = Server::new().service(|ctx: &mut Context| {

@@ -36,7 +36,9 @@ impl Context {
     /// peer is sent a close frame with code 1001 between two frames of the server behind. That server gets the peer's answer. A
     /// frame that does not end within the grace is cut with the connection. Either side may be silent for ever. A peer that
     /// takes no bytes for [`Timeouts::write`](crate::Timeouts::write) ends both connections. So does a server behind that takes
-    /// none for [`ClientTimeouts::send`](crate::client::ClientTimeouts::send).
+    /// none for [`ClientTimeouts::send`](crate::client::ClientTimeouts::send). Once one side has ended, the other has
+    /// [`Timeouts::linger`](crate::Timeouts::linger) to do so. A server behind that still sends to a departed peer is cut off
+    /// after half a second.
     ///
     /// Other upgrades are not forwarded, nor is that of a request with content. The latter may be answered with 426, whose
     /// `upgrade` is passed on (RFC 9110 §15.5.22).
@@ -62,6 +64,8 @@ impl Context {
     ///   §11.2).
     /// - [`RespondError::Sent`](crate::server::RespondError::Sent) if a response has been sent, even in part. The call is not
     ///   awaited then, and no request is sent in vain.
+    /// - [`ExchangeError::NoCloseFrame`](crate::error::ExchangeError::NoCloseFrame) if the peer of a WebSocket leaves without a
+    ///   close frame
     ///
     /// # Examples
     ///
@@ -328,8 +332,7 @@ impl Context {
         let upgraded = self.upgrade_with_guard("websocket").await;
         let (conn, early, _guard) = upgraded.inspect_err(|_| self.response = *own)?;
         // The guard is dropped after the connection, which counts until then.
-        join(End::new(conn, early, timeouts.write), behind, timeouts.linger, stopping).await;
-        Ok(())
+        Ok(join(End::new(conn, early, timeouts.write), behind, timeouts.linger, stopping).await?)
     }
 }
 

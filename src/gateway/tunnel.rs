@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
+use crate::exchange::{ExchangeError, Phase};
 use crate::net::{Conn, ConnError, Locality, ReadBuffer};
 use crate::runtime;
 use crate::wire::FrameStart;
@@ -13,28 +14,68 @@ use crate::wire::FrameStart;
 /// A connection that fails ends its two directions one by one, since a peer that has closed takes nothing more, but its
 /// last frames may be here. A peer that takes nothing for as long as its end allows ends both. Once it is `stopping`, the
 /// front is sent a close frame of 1001.
+///
+/// A server behind that still sends to a peer that has left would notice by its writes without this tunnel. So it only has
+/// the time to read the last frames of that peer, such as a close frame.
+///
+/// Fails as the WebSocket of a handler does, if the peer in front leaves without a close frame, or takes nothing.
 pub(super) async fn join<A: Locality, B: Locality>(
-    mut front: End<A>,
-    mut behind: End<B>,
+    front: End<A>,
+    behind: End<B>,
     linger: Duration,
     stopping: impl Future<Output = ()>,
-) {
-    let (mut inward, mut outward) = (Direction::default(), Direction::default());
+) -> Result<(), ExchangeError> {
+    let (inward, outward) = (Direction::default(), Direction::default());
+    let mut tunnel = Tunnel { front, behind, inward, outward, cut: None };
     let mut stopping = pin!(stopping);
-    let mut poll = move |cx: &mut task::Context<'_>| -> Result<[Step; 2], ConnError> {
-        if !outward.closes && stopping.as_mut().poll(cx).is_ready() {
-            outward.closes = true;
+    let mut poll_until = |cx: &mut task::Context<'_>, is_over: fn([Step; 2]) -> bool| {
+        if !tunnel.outward.closes && stopping.as_mut().poll(cx).is_ready() {
+            tunnel.outward.closes = true;
         }
-        Ok([inward.poll(cx, &mut front, &mut behind)?, outward.poll(cx, &mut behind, &mut front)?])
-    };
-    let mut poll_until = |cx: &mut task::Context<'_>, is_over: fn([Step; 2]) -> bool| match poll(cx) {
-        Ok(steps) if !is_over(steps) => Poll::Pending,
-        steps => Poll::Ready(steps.map(drop)),
+        match tunnel.poll(cx) {
+            Ok(steps) if !is_over(steps) => Poll::Pending,
+            steps => Poll::Ready(steps.map(drop)),
+        }
     };
     let one = poll_fn(|cx| poll_until(cx, |steps| steps.into_iter().any(Step::passes_nothing)));
     if one.await.is_ok() {
-        let both = poll_fn(|cx| poll_until(cx, |steps| steps == [Step::Over; 2]));
-        let _ = runtime::timeout(linger, both).await;
+        let has_front_left = |[inward, outward]: [Step; 2]| inward == Step::Over && outward.passes_nothing();
+        let left = poll_fn(|cx| poll_until(cx, has_front_left));
+        if let Ok(Ok(())) = runtime::timeout(linger, left).await {
+            let both = poll_fn(|cx| poll_until(cx, |steps| steps == [Step::Over; 2]));
+            let _ = runtime::timeout(linger.min(LAST_FRAMES_MAX), both).await;
+        }
+    }
+    tunnel.cut.map_or(Ok(()), Err)
+}
+
+/// How long a server behind may read the last frames of a peer that has left, while it still sends.
+const LAST_FRAMES_MAX: Duration = Duration::from_millis(500);
+
+/// Two connections that are joined.
+struct Tunnel<A: Locality, B: Locality> {
+    front: End<A>,
+    behind: End<B>,
+    inward: Direction,
+    outward: Direction,
+    /// How the peer in front has cut the exchange.
+    cut: Option<ExchangeError>,
+}
+
+impl<A: Locality, B: Locality> Tunnel<A, B> {
+    /// Passes on what is here. Fails if one of the two takes nothing for too long.
+    fn poll(&mut self, cx: &mut task::Context<'_>) -> Result<[Step; 2], ConnError> {
+        let Tunnel { front, behind, inward, outward, cut } = self;
+        let inward_step = inward.poll(cx, front, behind)?;
+        let ends_first = matches!(inward_step, Step::Ending | Step::Over) && outward.step == Step::Open;
+        let outward_step = outward.poll(cx, behind, front).inspect_err(|_| {
+            *cut = Some(ExchangeError::TimedOut(Phase::Write, front.write_limit.into()));
+        })?;
+        let has_close = inward.frames.has_closed || outward.frames.has_closed;
+        if !has_close && (ends_first || outward_step == Step::Lingering) {
+            *cut = Some(ExchangeError::NoCloseFrame);
+        }
+        Ok([inward_step, outward_step])
     }
 }
 

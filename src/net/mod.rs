@@ -80,5 +80,7 @@ pub(crate) use socket::{Keepalive, is_out_of_descriptors};
 pub(crate) use stream::{AnyStream, Stream};
 pub(crate) use timer::{ConnEntry, ConnTable, Ticker, Timer, TimerSlot, TokioTimer, millis};
 pub(crate) use tls::{HostName, TlsConnector};
+#[cfg(feature = "proxy-protocol")]
+pub(crate) use transport::poll_peek;
 pub(crate) use transport::{DetachedTransport, PeerEnd, Rewind, Transport};
 pub(crate) use uri_host::{InvalidHost, UriHost};

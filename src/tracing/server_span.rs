@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::{self, Poll, ready};
 
 use tracing::field::{Empty, display};
 use tracing::{Span, info_span};
@@ -17,11 +18,40 @@ use crate::server::{Context, ExchangeReport, Handler, Middleware, Result, is_pan
 
 impl Middleware for Tracing {
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        let mut span = ServerSpan::begin(self, ctx);
-        let mut handling = pin!(async { next.handle(ctx).await });
-        let outcome = poll_fn(|cx| span.within(|| handling.as_mut().poll(cx))).await;
-        span.note_panic(&outcome);
+        let span = ServerSpan::begin(self, ctx);
+        let future = pin!(Some(async { next.handle(ctx).await }));
+        let mut handling = Handling { span, future };
+        let outcome = poll_fn(|cx| handling.poll(cx)).await;
+        handling.span.note_panic(&outcome);
         outcome
+    }
+}
+
+/// A handler that is polled within its span, and dropped there as well, if its exchange is cut.
+struct Handling<'a, F> {
+    span: ServerSpan,
+    /// `None` once it is over.
+    future: Pin<&'a mut Option<F>>,
+}
+
+impl<F: Future> Handling<'_, F> {
+    /// Polls the handler, which is not over.
+    fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<F::Output> {
+        let Handling { span, future } = self;
+        span.within(|| {
+            let handler = future.as_mut().as_pin_mut().expect("it is polled until it is over");
+            let outcome = ready!(handler.poll(cx));
+            future.set(None);
+            Poll::Ready(outcome)
+        })
+    }
+}
+
+impl<F> Drop for Handling<'_, F> {
+    fn drop(&mut self) {
+        if self.future.is_some() {
+            self.span.within(|| self.future.set(None));
+        }
     }
 }
 

@@ -179,6 +179,29 @@ impl<S: AnyStream> ReadAhead<S> {
         Poll::Pending
     }
 
+    /// Looks at the first bytes, as many as have arrived and fit `out`. Returns 0 at the end.
+    #[allow(dead_code, reason = "unused without the feature `proxy-protocol`")]
+    pub(in crate::net) fn poll_peek(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let known = self.unread_len().min(out.len());
+        let mut more = ReadBuf::new(&mut out[known..]);
+        if more.capacity() > 0 {
+            match self.stream.as_stream().poll_read(cx, &mut more) {
+                Poll::Ready(Ok(())) => self.ahead.get_or_insert_default().append(more.filled()),
+                ended if known == 0 => return ended.map_ok(|()| 0),
+                // The next read has the error.
+                Poll::Ready(Err(_)) | Poll::Pending => {}
+            }
+        }
+        let unread = self.ahead.as_ref().map_or(&[][..], |ahead| ahead.unread());
+        let count = unread.len().min(out.len());
+        out[..count].copy_from_slice(&unread[..count]);
+        Poll::Ready(Ok(count))
+    }
+
     pub(in crate::net) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,11 +1,13 @@
 //! [`Upgraded`]: a connection that speaks another protocol from here on (RFC 9110 §7.8, §9.3.6).
 
 use std::fmt;
+use std::io;
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
 
 use tokio::sync::oneshot;
 
+use crate::exchange::ExchangeError;
 use crate::net::{Conn, ConnEntry, Peer, ReadBuffer, Rewind, Stream, delegate_stream};
 use crate::server::report::ConnectionReport;
 
@@ -16,6 +18,9 @@ use crate::server::report::ConnectionReport;
 /// already sent. There are no timeouts except those that you set.
 ///
 /// Flush your writes before you wait for the peer. Over TLS, the end of them may still be held back.
+///
+/// An error of a read or a write contains an [`ExchangeError`](crate::error::ExchangeError). A handler that passes it on with
+/// `?` is not at fault, but its peer.
 ///
 /// Dropping it closes the connection. Until then the connection counts as one of the server's, even after its handler.
 /// The client's side of such a connection is a [`ClientUpgraded`](crate::client::ClientUpgraded), which is [`Send`].
@@ -34,7 +39,12 @@ impl Upgraded {
     }
 }
 
-delegate_stream!(Upgraded, stream);
+delegate_stream!(Upgraded, stream, connection_error);
+
+/// The error of the connection, as that of other readers and writers.
+fn connection_error(error: io::Error) -> io::Error {
+    ExchangeError::Io(error).into()
+}
 
 impl fmt::Debug for Upgraded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::middleware::{CrossOriginProtection, guard, plan, wrap};
-use corehttp::server::{CutBy, ExchangeReport};
+use corehttp::server::{CutBy, ErrorReport, ExchangeReport};
 use corehttp::sse::Event;
-use corehttp::{BodyPlan, BoxHandler, Context, Limits, Request, Router, Server, Status, Timeouts, routes};
+use corehttp::{
+    BodyPlan, BoxHandler, Context, Limits, Method, Request, Router, Server, Status, Timeouts, routes,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{Served, eventually, get};
 
@@ -218,6 +221,44 @@ fn a_peer_that_leaves_is_reported_as_cut() {
     peer.read_to_end(&mut Vec::new()).unwrap();
     let [line] = &reports.take(1)[..] else { panic!("one report") };
     assert!(line.starts_with("1 POST /hello/Ada /hello/{name} 400 whole"), "{line}");
+}
+
+/// Reads and writes an upgraded connection, or a tunnel, until that fails.
+async fn upgraded(ctx: &mut Context) -> corehttp::Result {
+    let mut stream = match ctx.request.method() {
+        Method::Connect => ctx.accept_tunnel().await?,
+        _ => ctx.upgrade("echo").await?,
+    };
+    while ctx.request.path() == "/writes" {
+        stream.write_all(b"tick").await?;
+        stream.flush().await?;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stream.read_to_end(&mut Vec::new()).await?;
+    Ok(())
+}
+
+/// As with any other reader and writer, the error that the handler passes on is no fault of the server.
+#[test]
+fn a_peer_that_resets_an_upgraded_connection_is_reported_as_cut() {
+    let (reports, faults) = (Reports::default(), Arc::new(Mutex::new(Vec::new())));
+    let noted = faults.clone();
+    let on_error = move |report: &ErrorReport| noted.lock().unwrap().push(report.is_fault());
+    let served =
+        Served::with(|server| reports.attach(server).on_error(on_error), wrap(BodyPlan::Tunnel, upgraded));
+    for (target, line) in [
+        ("GET /reads", "1 GET /reads - 101"),
+        ("GET /writes", "1 GET /writes - 101"),
+        ("CONNECT b:1", "1 CONNECT b:1 - 200"),
+    ] {
+        let mut peer = served.connect();
+        peer.send(format!("{target} HTTP/1.1\r\nhost: b:1\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n"));
+        peer.receive_through("\r\n\r\n");
+        peer.reset();
+        assert_eq!(reports.take(1), [format!("{line} peer")]);
+    }
+    eventually("each is an error of the connection", || served.running.counts().total.errors.io == 3);
+    assert_eq!(*faults.lock().unwrap(), [false; 3]);
 }
 
 #[test]

@@ -351,19 +351,59 @@ fn a_stop_does_not_wait_for_a_header() {
 #[cfg(unix)]
 #[test]
 fn a_header_is_read_from_a_unix_socket_on_request() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("socket");
-    let running = Server::bind(path.clone())
-        .cores(1)
-        .proxy_protocol(required().on_unix_sockets(true))
-        .start(tell)
-        .unwrap();
-    let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
-    stream.write_all(&[&header([192, 0, 2, 1]).to_bytes_v1()[..], LAST.as_bytes()].concat()).unwrap();
-    let mut received = String::new();
-    std::io::Read::read_to_string(&mut stream, &mut received).unwrap();
-    assert!(received.ends_with(TOLD), "{received}");
-    running.stop(Duration::ZERO);
+    let header = header([192, 0, 2, 1]).to_bytes_v1();
+    let with_header = [&header[..], LAST.as_bytes()].concat();
+    for (policy, wire, expected) in [
+        (required(), &with_header[..], TOLD),
+        (required(), LAST.as_bytes(), ""),
+        (optional(), &with_header[..], TOLD),
+        (optional(), LAST.as_bytes(), "None"),
+        (optional(), &LAST.replace("GET", "POST").into_bytes(), "None"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let running = Server::bind(path.clone())
+            .cores(1)
+            .proxy_protocol(policy.on_unix_sockets(true))
+            .start(tell)
+            .unwrap();
+        for cut in [1, 5, wire.len()] {
+            let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+            stream.write_all(&wire[..cut]).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+            let _ = stream.write_all(&wire[cut..]);
+            let mut received = String::new();
+            let _ = std::io::Read::read_to_string(&mut stream, &mut received);
+            assert!(received.ends_with(expected), "cut at {cut}: {received}");
+            assert_eq!(received.is_empty(), expected.is_empty(), "cut at {cut}: {received}");
+        }
+        running.stop(Duration::ZERO);
+    }
+}
+
+/// Also on a stream of the application, which only a read can look into.
+#[test]
+fn an_optional_header_may_be_absent_on_any_stream() {
+    let header = header([192, 0, 2, 1]).to_bytes_v1();
+    for (wire, expected) in [(&[&header[..], LAST.as_bytes()].concat()[..], TOLD), (LAST.as_bytes(), "None")]
+    {
+        for cut in 1..=wire.len().min(20) {
+            paused(async {
+                let service = Server::new().proxy_protocol(optional()).service(tell);
+                let (mut near, far) = duplex(1 << 16);
+                let from = std::net::SocketAddr::from(([127, 0, 0, 1], 1)).into();
+                let talk = async {
+                    near.write_all(&wire[..cut]).await.unwrap();
+                    sleep(Duration::from_secs(1)).await;
+                    near.write_all(&wire[cut..]).await.unwrap();
+                    let mut received = String::new();
+                    near.read_to_string(&mut received).await.unwrap();
+                    assert!(received.ends_with(expected), "cut at {cut}: {received}");
+                };
+                tokio::join!(service.serve_connection_from(from, far), talk).0.unwrap();
+            });
+        }
+    }
 }
 
 #[cfg(feature = "tls")]

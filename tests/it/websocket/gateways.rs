@@ -2,13 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corehttp::client::ClientTimeouts;
 use corehttp::middleware::wrap;
-use corehttp::server::ForwardedHeader;
+use corehttp::server::{CutBy, ExchangeReport, ForwardedHeader};
 use corehttp::websocket::{self, CloseCode, Message};
 use corehttp::{BodyPlan, Client, Context, Response, Server, Timeouts, TrustedProxies, block_on};
 use socket2::{Domain, Socket, Type};
@@ -77,6 +77,7 @@ fn a_peer_that_takes_nothing_is_given_up() {
     eventually("both sides are closed", || {
         front.running.counts().total.open == 0 && behind.running.counts().total.open == 0
     });
+    eventually("each is cut by the time limit", || front.running.counts().total.errors.timed_out == 3);
 }
 
 /// The peer writes more than all sockets hold, and the server behind reads none of it.
@@ -216,6 +217,59 @@ fn an_end_on_one_side_ends_the_other() {
     peer.receive();
     drop(behind);
     peer.receive_all();
+}
+
+/// Sends messages for ever, and reads none.
+async fn feed(ctx: &mut Context) -> corehttp::Result {
+    let mut socket = ctx.websocket(&websocket::Options::default()).await?;
+    loop {
+        socket.send("tick").await?;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A server behind that only sends notices the end of a peer by its writes, as it does without a gateway.
+#[test]
+fn a_feed_ends_soon_after_its_peers() {
+    let behind = Served::new(feed);
+    let (cuts, causes) = (Arc::new(Mutex::new(Vec::new())), ErrorReports::default());
+    let noted = cuts.clone();
+    let observe = move |report: &ExchangeReport| noted.lock().unwrap().push(report.cut.map(CutBy::as_str));
+    let backend = format!("http://{}", behind.addr());
+    let front = gateway_with(|server| causes.attach(server.on_exchange(observe)), Client::new(), backend);
+    let peers = [(); 3].map(|()| {
+        let mut peer = front.connect();
+        peer.send(format!("{HEAD}\r\n"));
+        peer.receive_through("tick");
+        peer
+    });
+    let start = Instant::now();
+    let [reset, gone, mut closed] = peers;
+    reset.reset();
+    drop(gone);
+    // As a browser does for a page that is left.
+    closed.send(close(1001, ""));
+    drop(closed);
+    eventually("the server behind has noticed", || behind.running.counts().total.open == 0);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    eventually("each is reported", || cuts.lock().unwrap().len() == 3);
+    cuts.lock().unwrap().sort_unstable();
+    assert_eq!(*cuts.lock().unwrap(), [None, Some("peer"), Some("peer")]);
+    assert_eq!(causes.take(), vec![(0, "the peer closed the connection without a close frame".into()); 2]);
+}
+
+/// A peer that has closed its sending half may still read.
+#[test]
+fn a_feed_goes_on_for_a_peer_that_reads() {
+    let behind = Served::new(feed);
+    let front = gateway(format!("http://{}", behind.addr()));
+    let mut peer = front.connect();
+    peer.send([format!("{HEAD}\r\n").as_bytes(), &close(1000, "")].concat());
+    peer.end();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(700) {
+        peer.receive_through("tick");
+    }
 }
 
 /// The server behind says good bye and closes, while frames of the peer are on their way to it.

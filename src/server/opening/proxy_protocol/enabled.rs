@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::exchange::{ExchangeError, Phase};
-use crate::net::{Conn, PeerAddr, ProxyHeader, TimerSlot, Transport};
+use crate::net::{Conn, PeerAddr, ProxyHeader, TimerSlot, poll_peek};
 use crate::runtime;
 use crate::server::error::{ErrorCause, ProxyHeaderFault};
 
@@ -143,20 +143,18 @@ impl HeaderWait<'_> {
         }
     }
 
-    /// Whether the connection begins with a header, which stays unread. Only TCP can look ahead, so elsewhere a header
-    /// is required.
+    /// Whether the connection begins with a header, which stays unread.
     async fn begins_with_header(&mut self) -> Result<bool, Option<ErrorCause>> {
         let mut pause = LOOK_AGAIN_MIN;
         loop {
             let mut seen = [0; SEEN_LEN];
             match poll_fn(|cx| self.poll_peek(cx, &mut seen)).await? {
-                None => return Ok(true),
-                Some(0) => return Err(None),
-                Some(count) if !ProxyHeader::begins(&seen[..count]) => return Ok(false),
-                Some(SEEN_LEN) => return Ok(true),
+                0 => return Err(None),
+                count if !ProxyHeader::begins(&seen[..count]) => return Ok(false),
+                SEEN_LEN => return Ok(true),
                 // A few bytes that may begin a header or another message. No event reports that more have arrived,
                 // since these were not taken.
-                Some(_) => {
+                _ => {
                     runtime::sleep(pause).await;
                     pause = (2 * pause).min(LOOK_AGAIN_MAX);
                 }
@@ -169,15 +167,14 @@ impl HeaderWait<'_> {
         }
     }
 
-    /// Looks at the bytes that have arrived. `None` if this transport cannot.
+    /// Looks at the bytes that have arrived.
     fn poll_peek(
         &mut self,
         cx: &mut task::Context<'_>,
         seen: &mut [u8],
-    ) -> Poll<Result<Option<usize>, Option<ErrorCause>>> {
-        let Transport::Tcp(stream) = &self.conn.transport else { return Poll::Ready(Ok(None)) };
-        match stream.poll_peek(cx, &mut ReadBuf::new(seen)) {
-            Poll::Ready(count) => Poll::Ready(count.map(Some).map_err(|_| None)),
+    ) -> Poll<Result<usize, Option<ErrorCause>>> {
+        match poll_peek(&mut self.conn.transport, cx, seen) {
+            Poll::Ready(count) => Poll::Ready(count.map_err(|_| None)),
             Poll::Pending => self.poll_given_up(cx).map(Err),
         }
     }
