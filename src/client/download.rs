@@ -183,7 +183,10 @@ impl Download {
             }
             Err(ended) => Err(ended),
         };
-        done.map_err(|error| self.error(ClientCause::Other(error.into())))
+        done.map_err(|error| {
+            let of_file = io::Error::new(error.kind(), format!("the file cannot be written: {error}"));
+            self.error(ClientCause::Other(of_file.into()))
+        })
     }
 
     fn error(&self, cause: ClientCause) -> ClientError {

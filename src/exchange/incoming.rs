@@ -543,9 +543,7 @@ impl Incoming {
                 Poll::Ready(Err(ConnError::TimedOut)) if limit < time_left => {
                     self.rate.end_wait(conn.now());
                     conn.disarm(TimerSlot::Read);
-                    if bounds.memory.is_contended() {
-                        return Poll::Ready(Err(ConnError::TimedOut));
-                    }
+                    check_uncontended(bounds)?;
                 }
                 received => return received,
             }
@@ -579,6 +577,11 @@ impl Incoming {
         *rate = MinRate::default();
         memory.renew();
     }
+}
+
+/// Fails if others wait for memory.
+fn check_uncontended(bounds: &Bounds) -> Result<(), ConnError> {
+    if bounds.memory.is_contended() { Err(ConnError::TimedOut) } else { Ok(()) }
 }
 
 impl Reset for Incoming {

@@ -34,7 +34,7 @@ pub(crate) struct CoreState {
     /// The zero of the ticks in which [`Life`] notes when a connection opened.
     started: runtime::Instant,
     pub(super) clock: Clock,
-    /// Whether the last tick of the core was late, so that its tasks have waited.
+    /// Whether a tick of the core was late, so that its tasks have waited, and the core has not caught up since.
     pub(super) is_behind: Cell<bool>,
     /// Whether its free memory is trimmed regularly. That of a [`Service`](crate::Service) is trimmed when a connection ends.
     pub(super) is_maintained: Cell<bool>,

@@ -230,7 +230,9 @@ impl Section<'_> {
     fn response(&self, method: Method) -> io::Result<Response> {
         let Message { start, headers, content } = self.message()?;
         let code = start.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.split(' ').next()?.parse().ok());
-        let status = code.and_then(Status::new).ok_or_else(|| invalid("there is no status line"))?;
+        // A recorded one was received.
+        let status =
+            code.and_then(Status::from_received).ok_or_else(|| invalid("there is no status line"))?;
         if status.is_informational() {
             return Err(invalid("an interim response cannot be played"));
         }

@@ -12,8 +12,9 @@ use http_body::Body;
 
 use super::handler_service::HandlerCall;
 use super::layer_transform::{BodyTransform, Feed, LayerTransform, OuterTransform};
+use super::tower::returned_status;
 use crate::http_types::{HttpBody, append_header_map, downcast, to_http_response};
-use crate::message::{Headers, MessageError, Response, Status};
+use crate::message::{Headers, MessageError, Response};
 use crate::server::{Context, HeadFilter, SentKind, Transform, TransformAction};
 
 /// Stands between a handler that streams, or upgrades, and the head of its response. The handler waits in
@@ -159,7 +160,7 @@ where
     ) -> io::Result<Option<Box<dyn Transform>>> {
         let (head, body) = returned.into_parts();
         if let SentKind::Stream = kind {
-            response.status = Status::try_from(head.status).map_err(io::Error::other)?;
+            response.status = returned_status(head.status, response.status).map_err(io::Error::other)?;
         }
         replace_fields(&mut response.headers, &head.headers).map_err(io::Error::other)?;
         let body = match (waiting.feed, downcast::<B, HttpBody>(body)) {

@@ -17,13 +17,13 @@ use tower_service::Service;
 
 use super::handler_service::{CallGuard, HandlerCall, HandlerService, RequestBody};
 use super::head_gate::{HeadGate, replace_fields};
-use super::tower::{send_response, service_error, to_service_request};
+use super::tower::{returned_status, send_response, service_error, to_service_request};
 use super::tower_body::{BodyPump, TowerBody};
 use crate::exchange::ExchangeError;
 use crate::http_types::{HttpBody, downcast, take_http_response, to_http_response};
 use crate::message::{self, Headers, Method, Response, Status, Target};
 use crate::runtime::select;
-use crate::server::{Context, Error, Handler, Middleware, RespondError, Result, confined, take_panic};
+use crate::server::{Context, Error, Handler, Middleware, Result, confined, take_panic};
 
 /// Makes [middleware](crate::middleware) of a layer of tower, such as those of tower-http: for a closure, `Files`, a
 /// [`Tower`](super::Tower), or any other handler. Several layers at once are a `tower::ServiceBuilder`.
@@ -386,8 +386,7 @@ where
 /// Applies the response of the layers, whose body none of them has wrapped.
 fn apply_response(response: &mut Response, own: http::Response<HttpBody>) -> Result {
     let (head, body) = own.into_parts();
-    let status = head.status.as_u16();
-    response.status = Status::new(status).ok_or(RespondError::Status(status))?;
+    response.status = returned_status(head.status, response.status)?;
     replace_fields(&mut response.headers, &head.headers)?;
     let (content, trailers) = body.into_parts();
     response.body = content;
@@ -430,7 +429,9 @@ async fn replace<B>(
 where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
 {
+    let status = ctx.response.status;
     ctx.response.clear();
+    ctx.response.status = status;
     if let Some(fields) = fields {
         ctx.response.headers = fields;
     }

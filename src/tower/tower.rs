@@ -186,6 +186,18 @@ pub(super) fn to_service_request(ctx: &Context, body: TowerBody) -> Result<http:
     Ok(request)
 }
 
+/// The status of a response that a service has `returned`. One beyond 599 is that of the context, which a client has received
+/// and layers have left as it was.
+pub(super) fn returned_status(
+    returned: http::StatusCode,
+    of_context: Status,
+) -> Result<Status, RespondError> {
+    match returned.as_u16() {
+        status if status == of_context.as_u16() => Ok(of_context),
+        status => Status::new(status).ok_or(RespondError::Status(status)),
+    }
+}
+
 /// Sends the `response` of a service, whose body may still read that of the request.
 pub(super) async fn send_response<B>(
     ctx: &mut Context,
@@ -199,8 +211,7 @@ where
     let mut body = pin!(body);
     let is_head_request = ctx.is_head_request();
     let response = &mut ctx.response;
-    let status = head.status.as_u16();
-    response.status = Status::new(status).ok_or(RespondError::Status(status))?;
+    response.status = returned_status(head.status, response.status)?;
     append_header_map(&mut response.headers, &head.headers)?;
     let exact = body.size_hint().exact();
     if is_head_request || has_no_content(response.status) {

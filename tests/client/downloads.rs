@@ -198,5 +198,6 @@ async fn a_file_that_cannot_be_written_ends_it() {
     let error = stage.client().download(&request, File::open(&target.0).unwrap()).await.unwrap_err();
     assert_eq!((error.phase(), error.url()), (ClientPhase::Receive, Some("http://a/")));
     assert!(matches!(error.cause(), ClientCause::Other(_)), "{error:#}");
+    assert!(format!("{error:#}").contains(" failed: the file cannot be written: "), "{error:#}");
     assert_eq!(stage.received().len(), 1);
 }

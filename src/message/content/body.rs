@@ -179,6 +179,11 @@ impl Body {
         self.buffer = Arena::default();
     }
 
+    /// Frees the room of the buffer that no content fills.
+    pub(crate) fn free_spare(&mut self) {
+        self.buffer.shrink(self.buffer.len());
+    }
+
     /// Removes the content.
     pub fn clear(&mut self) {
         clear_cold(&mut self.unbuffered);

@@ -5,9 +5,8 @@ use std::io;
 
 use super::context::Context;
 use crate::coding::{CODED_CONTENT_FIELDS, DECODED_PER_STEP, DecoderChain};
-use crate::memory::Arena;
 use crate::message::Body;
-use crate::runtime::{Budget, MemoryBudget, MemoryShare};
+use crate::runtime::{Budget, MemoryShare};
 use crate::server::exchange::SharedConn;
 
 impl Context {
@@ -52,6 +51,7 @@ impl Context {
         let decoders = DecoderChain::from_headers(&self.request.headers, limit)?;
         self.buffer_body().await?;
         let Some(decoders) = decoders else { return Ok(()) };
+        self.free_spare();
         let mut memory = MemoryShare::default();
         let Context { request, exchange, .. } = self;
         request.body = decode(decoders, limit, request.body.bytes(), &exchange.conn, &mut memory).await?;
@@ -76,17 +76,23 @@ async fn decode(
     let mut body = Body::new();
     let mut budget = Budget::default();
     let content = body.receive();
+    let most = limit.saturating_add(DECODED_PER_STEP);
     for mut piece in coded.chunks(PIECE) {
         budget.spend(piece.len());
         loop {
             poll_fn(|cx| budget.poll_proceed(cx)).await;
             let memory_len = decoders.memory_len(piece);
-            let needed = capacity_for_step(content) + memory_len;
+            let needed = content.capacity().max(content.len() + DECODED_PER_STEP) + memory_len;
             if needed > memory.len() {
-                let needed_max = needed_max(&decoders, limit, memory_len);
-                let target = conn.bounds(|bounds| reserve_target(&bounds.memory, needed, needed_max));
+                let needed_max = most.saturating_add(decoders.memory_max(most).max(memory_len));
+                let target = conn.bounds(|bounds| bounds.memory.growth_target(needed, needed_max));
                 poll_fn(|cx| conn.poll_memory(cx, memory, target)).await?;
             }
+            let capacity_max = match memory.len() {
+                0 => most,
+                taken => capacity_within(taken, content.len(), memory_len, &decoders).min(most),
+            };
+            content.spare_within(DECODED_PER_STEP, capacity_max.saturating_sub(content.len()));
             match decoders.pull(&mut piece, content)? {
                 0 => break,
                 count => budget.spend(count),
@@ -98,25 +104,14 @@ async fn decode(
     Ok(body)
 }
 
-/// The capacity of the content once another step was decoded. A buffer that has no room for the step doubles.
-fn capacity_for_step(content: &Arena) -> usize {
-    match content.len() + DECODED_PER_STEP > content.capacity() {
-        true => content.capacity() * 2,
-        false => content.capacity(),
+/// The capacity that content of `len` bytes may grow to within the memory that was `taken`, of which decoders have `memory_len`.
+/// Windows that still grow are left up to half of it.
+fn capacity_within(taken: usize, len: usize, memory_len: usize, decoders: &DecoderChain) -> usize {
+    let beside_decoders = taken - decoders.memory_max(taken / 2).min(taken);
+    match beside_decoders >= len + DECODED_PER_STEP {
+        true => beside_decoders,
+        false => taken - memory_len,
     }
-}
-
-/// The most that content of up to `limit` bytes ever needs. Its buffer may have doubled just before the last byte.
-fn needed_max(decoders: &DecoderChain, limit: usize, memory_len: usize) -> usize {
-    let content_max = limit.saturating_add(DECODED_PER_STEP);
-    let memory_max = decoders.memory_max(content_max).max(memory_len);
-    content_max.saturating_mul(2).saturating_add(memory_max)
-}
-
-/// How much is reserved if the next step needs `needed` bytes: no more for small content, and all that may be needed for large.
-fn reserve_target(budget: &MemoryBudget, needed: usize, needed_max: usize) -> usize {
-    // A growth target is twice the length of small content, and `needed` has the doubled capacity already.
-    budget.growth_target(needed.div_ceil(2), needed_max).max(needed)
 }
 
 /// How many bytes of the coded content are decoded in one step.

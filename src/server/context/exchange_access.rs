@@ -53,6 +53,15 @@ impl Context {
         self.exchange.incoming.get_mut().memory.shrink_to(held);
     }
 
+    /// Frees the room of buffers that no content fills, with its share of the memory: a large message before may have left it.
+    pub(super) fn free_spare(&mut self) {
+        if self.exchange.incoming.get_mut().memory.len() > 0 {
+            self.request.body.free_spare();
+            self.response.body.free_spare();
+            self.give_back_unused();
+        }
+    }
+
     /// Calls `on_end` with the report of this exchange, when it is over. Responses to pipelined requests then leave one by
     /// one.
     #[allow(dead_code, reason = "unused without the feature `tracing`")]

@@ -97,6 +97,7 @@ impl Context {
     /// Replaces a body that was received by the output of `filter`.
     async fn filter_received(&mut self, filter: Box<dyn BodyFilter>) -> Result {
         let most = self.limits().body_max.max(self.request.body.len());
+        self.free_spare();
         let mut memory = MemoryShare::default();
         let filtered = filter_whole(filter, &mut self.request, &self.exchange.conn, &mut memory, most).await;
         let incoming = self.exchange.incoming.get_mut();

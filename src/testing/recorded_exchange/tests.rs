@@ -105,6 +105,17 @@ fn a_response_that_would_not_end_is_refused_rfc9110_8_6() {
     assert!(exchange.response.headers.is_empty(), "{framed}");
 }
 
+/// A client takes them (RFC 9110 §15), so they are recorded. One of them once made a file unreadable.
+#[test]
+fn statuses_beyond_599_come_back() {
+    for status in ["599", "600", "999"] {
+        let file = exchange(b"a").to_text().replace("201 Created", status);
+        let exchanges = RecordedExchange::parse_all(&file).unwrap();
+        assert_eq!(exchanges[0].response.status.to_string(), status, "{file}");
+        assert_eq!(exchanges[0].to_text(), file);
+    }
+}
+
 #[test]
 fn a_file_may_have_passed_through_an_editor() {
     let file = exchange(b"a").to_text();
@@ -133,7 +144,7 @@ fn a_file_that_is_none_is_refused_by_its_line() {
             good.replace("=== response", "=== request"),
             "line 6: the request before has no response".to_owned(),
         ),
-        (good.replace("201", "700"), "line 6: there is no status line".to_owned()),
+        (good.replace("201", "1000"), "line 6: there is no status line".to_owned()),
         (
             good.replace("=== response", "=== response, content in base64").replace("\na\n", "\na?\n"),
             "line 6: the content is not base64".to_owned(),

@@ -1,7 +1,7 @@
 //! Peers that leave: a handler that waits for nobody is dropped, and one that must end runs to its end.
 #![allow(clippy::unwrap_used, reason = "a test is short, and may panic")]
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -507,6 +507,31 @@ fn a_request_whose_peer_has_left_the_queue_is_not_handled() {
     }
     let for_nobody = work.count(ENDED) - waiting.len() - 1;
     assert!(for_nobody < gone / 2, "{for_nobody} of {gone} were handled for nobody");
+}
+
+/// A late tick of the core made it behind for a quarter of a second, in which a request and an end were answered with a reset.
+#[test]
+fn a_core_that_has_caught_up_answers_peers_that_have_ended() {
+    let handler = |ctx: &mut Context| {
+        if ctx.request.path() == "/busy" {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        ctx.response.set_text("now");
+    };
+    let served = Served::with(|server| server.half_close(false), handler);
+    assert!(served.ask(get("/busy")).ends_with("now"));
+    let mut answered = 0;
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(5));
+        let mut peer = served.connect();
+        peer.send(get("/"));
+        peer.end();
+        let mut received = String::new();
+        let _ = peer.stream.read_to_string(&mut received);
+        answered += usize::from(received.ends_with("now"));
+    }
+    // The machine may hold the core up once more.
+    assert!(answered > 15, "{answered} of 20 were answered");
 }
 
 #[test]

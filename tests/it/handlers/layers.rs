@@ -477,6 +477,37 @@ mod responses_of_layers {
         }
     }
 
+    /// A client takes statuses beyond 599, so a gateway has them.
+    #[cfg(feature = "testing")]
+    #[test]
+    fn a_status_that_was_received_passes_as_it_is_rfc9110_15() {
+        use corehttp::testing::{Script, ScriptedPeer};
+
+        let behind = Script::new().receive().send("HTTP/1.1 999 Odd\r\ncontent-length: 0\r\n\r\n");
+        let behind = ScriptedPeer::new([behind]);
+        let received = || {
+            let client = behind.client();
+            async move |ctx: &mut Context| -> corehttp::Result {
+                ctx.response.status = client.get("http://b.example/").await?.status;
+                if ctx.request.path() == "/stream" {
+                    ctx.response.headers.set("content-length", 5)?;
+                    let mut out = ctx.body_writer().await?;
+                    out.write_all(b"hello").await?;
+                    return Ok(out.finish().await?);
+                }
+                ctx.response.set_text("hello");
+                Ok(())
+            }
+        };
+        for path in ["/", "/stream"] {
+            let expected = (999, "access-control-allow-origin: *", "hello");
+            check(wrap(layer(CorsLayer::permissive()), received()), &get(path, ""), expected);
+            let wraps =
+                ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(CorsLayer::permissive());
+            check(wrap(layer(wraps), received()), &get(path, ""), expected);
+        }
+    }
+
     #[test]
     fn a_response_that_a_layer_replaces_is_sent_in_place_of_the_handlers() {
         let replaces = MapResponseLayer::new(|response: http::Response<HttpBody>| {

@@ -80,16 +80,26 @@ fn check(handler: impl Handler + Send + Sync + 'static, fields: &str, content: &
 
 const LEN: usize = 1 << 20;
 
-/// So many peers at once send chunks, of which each may become most of the memory, until they are served. Peers that are
-/// refused come back a second later.
+/// So many peers at once send chunks, of which each may become most of the memory, until they are served.
 #[track_caller]
 fn check_chunks(peers: usize, refused_max: usize) {
-    let limits = Limits { memory_max: 8 * LEN, body_max: 4 * LEN, ..Limits::default() };
-    let handler = routes! { POST "/" => |_: &mut Context| {} };
-    let service = Rc::new(Server::new().limits(limits).service(BoxHandler::new(handler)));
     let head = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
     let chunk = [&b"4000\r\n"[..], &[7; 0x4000], b"\r\n"].concat();
-    let wire: Rc<[u8]> = [head.as_bytes(), &chunk.repeat(2 * LEN / 0x4000), b"0\r\n\r\n"].concat().into();
+    let wire = [head.as_bytes(), &chunk.repeat(2 * LEN / 0x4000), b"0\r\n\r\n"].concat();
+    check_growth(8 * LEN, routes! { POST "/" => |_: &mut Context| {} }, wire, [peers, refused_max]);
+}
+
+/// So many peers at once send this until they are served. Peers that are refused come back a second later.
+#[track_caller]
+fn check_growth(
+    memory_max: usize,
+    handler: impl Handler + Send + Sync + 'static,
+    wire: Vec<u8>,
+    [peers, refused_max]: [usize; 2],
+) {
+    let limits = Limits { memory_max, body_max: 4 * LEN, ..Limits::default() };
+    let service = Rc::new(Server::new().limits(limits).service(BoxHandler::new(handler)));
+    let wire: Rc<[u8]> = wire.into();
     paused(LocalSet::new().run_until(async {
         let start = Instant::now();
         let uploads: Vec<_> = (0..peers)
@@ -147,6 +157,61 @@ fn chunks_of_many_peers_do_not_wait_for_each_other() {
 #[test]
 fn bodies_of_many_peers() {
     check(routes! { POST "/" => |_: &mut Context| {} }, "x: y", &[7; LEN]);
+}
+
+/// A request with content of this length in gzip.
+#[cfg(feature = "compress")]
+fn in_gzip(len: usize) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&vec![7; len]).unwrap();
+    let coded = encoder.finish().unwrap();
+    let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-encoding: gzip\r\n";
+    [format!("{head}content-length: {}\r\n\r\n", coded.len()).as_bytes(), &coded].concat()
+}
+
+#[cfg(feature = "compress")]
+fn decodes() -> impl Handler + Send + Sync {
+    routes! {
+        POST "/" => async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.decode_body().await?) },
+    }
+}
+
+/// The buffer of decoded content once doubled for the last of it, so two of these peers never fitted.
+#[cfg(feature = "compress")]
+#[test]
+fn decoded_content_of_few_peers_fits() {
+    for (len, memory_max, peers, refused_max) in [
+        (2 * LEN, 8 * LEN, 2, 0),
+        (2 * LEN, 8 * LEN, 10, 10),
+        (2 * LEN, 24 * LEN, 5, 0),
+        (LEN, 24 * LEN, 10, 0),
+    ] {
+        check_growth(memory_max, decodes(), in_gzip(len), [peers, refused_max]);
+    }
+}
+
+/// The context of a request may still have the large buffer of another one.
+#[cfg(feature = "compress")]
+#[test]
+fn decoded_content_takes_the_place_of_what_was_kept() {
+    use crate::support::Served;
+
+    let limits = Limits { memory_max: 24 * LEN, ..Limits::default() };
+    let served = Served::with(|server| server.limits(limits), decodes());
+    let (wire, start) = (in_gzip(2 * LEN), std::time::Instant::now());
+    let peers = [(); 3].map(|()| {
+        let (mut peer, wire) = (served.connect(), wire.clone());
+        std::thread::spawn(move || {
+            [(); 6].map(|()| {
+                peer.send(&wire);
+                status(&peer.receive())
+            })
+        })
+    });
+    for peer in peers {
+        assert_eq!(peer.join().unwrap(), [200; 6]);
+    }
+    assert!(start.elapsed() < 5 * SECOND, "{:?}", start.elapsed());
 }
 
 /// Content of a length for which the buffer doubles once more at the end.
