@@ -100,7 +100,7 @@ impl Context {
     /// use corehttp::middleware::{limits, wrap};
     /// use corehttp::{BodyPlan, Client, Context, Handler};
     ///
-    /// fn gateway(client: &Client) -> Result<impl Handler, MessageError> {
+    /// fn gateway(client: Client) -> Result<impl Handler, MessageError> {
     ///     let pages = client
     ///         .balance(["http://10.0.0.2:8080", "http://10.0.0.3:8080"])?
     ///         .health_check(HealthCheck::get("/health")?)
@@ -114,7 +114,7 @@ impl Context {
     /// # let listener = MemoryListener::new();
     /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("hi"))?;
-    /// # let service = Server::new().service(gateway(&client)?);
+    /// # let service = Server::new().service(gateway(client)?);
     /// # let response = corehttp::block_on(service.respond(Request::get("/")?))?;
     /// # assert_eq!(response.text()?, "hi");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
