@@ -275,7 +275,8 @@ async fn nothing_is_kept_while_a_transform_yields() {
         assert!(read(&rest(near).await).2);
     };
     let _ = tokio::join!(peer, service.serve_connection(far));
-    assert_eq!(noted.lock().unwrap().1, 0);
+    // The read of a piece takes memory, too.
+    assert_eq!(noted.lock().unwrap().1, 68 << 10);
 }
 
 /// A response that is not whole has no end for the peer either, who gets all of it that was sent.
@@ -314,10 +315,10 @@ fn a_fault_behind_cuts_the_response_after_what_has_come() {
 /// A peer that leaves ends all that was done for it, and gives the memory back, of which there is enough for one response.
 #[tokio::test(start_paused = true)]
 async fn the_memory_is_that_of_all_peers_and_given_back() {
-    // A quarter of the memory is for small shares such as these, and half of that is left to others.
+    // A quarter of the memory is for small shares such as these and those of reads, and half of that is left to others.
     const KEPT: usize = 160 << 10;
     let client = behind(responses(&content(KEPT))[0].0.clone(), true).client();
-    let limits = Limits { forward_buffer_max: KEPT, memory_max: 8 * KEPT, ..Limits::default() };
+    let limits = Limits { forward_buffer_max: KEPT, memory_max: 12 * KEPT, ..Limits::default() };
     let service = gateway(keeping(0).limits(limits), &client);
     let (mut first, far) = duplex(1 << 10);
     let (mut second, second_far) = duplex(1 << 10);
