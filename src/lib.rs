@@ -61,8 +61,8 @@
 //!
 //! # Where to look
 //!
-//! Each module begins with an example. The folder `examples` has more. The [`guide`] has chapters, [all features](guide::features)
-//! among them.
+//! Each module begins with an example. The folder `examples` has more. The [`guide`] has chapters, among them
+//! [all features](guide::features).
 //!
 //! Servers:
 //!

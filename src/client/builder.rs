@@ -138,8 +138,8 @@ impl ClientBuilder {
 
     /// Sets the URL that the URLs of requests are relative to (RFC 3986 §5.2), those of [`Client::get`](crate::Client::get)
     /// and its like, `websocket` among them. Default: none, so they are absolute. A [`Request`](crate::Request) has its
-    /// whole URL already, so those of [`Client::send`](crate::Client::send), `open_response` and `download`, and of an
-    /// [`EventSource`](crate::sse::EventSource), are absolute always.
+    /// whole URL already, so the URLs of [`Client::send`](crate::Client::send), `open_response` and `download`, and of an
+    /// [`EventSource`](crate::sse::EventSource), are always absolute.
     ///
     /// The text after the last slash of `url` is not a part of the base, as for links of a page. A URL that begins with a slash
     /// replaces the path of the base. An absolute URL stays as it is.

@@ -25,8 +25,8 @@ use crate::server::{BodyPlan, Context, Forwarded, Handler, Middleware, Result, p
 ///
 /// A handler runs to its end even without its peer, as with [`uncancelled`](crate::middleware::uncancelled). Its key stays
 /// claimed until then. A request that waits for the store, or beneath this for a guard or a
-/// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit), has no handler yet. If its peer leaves, the handler is not
-/// called, and the key is free again.
+/// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit), has no handler yet. If its peer leaves, no handler is
+/// called. The key is then free again.
 ///
 /// A response is kept as the handler and the middleware beneath this have made it. Middleware around this sets its fields
 /// for each request anew. Cookies, links and other lines that add up stand beside those of the handler.

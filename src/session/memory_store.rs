@@ -16,9 +16,9 @@ use crate::server::Result;
 ///
 /// At most 10,000 sessions are kept by default ([`MemoryStore::with_sessions_max`]). To make room for another one, expired
 /// sessions are dropped first. Next go those that were never used after their beginning, down to an eighth of all. Then go used
-/// ones. Of either kind, the one that was not used for the longest time goes first.
+/// ones. Of either kind, the one that expires first goes first.
 ///
-/// So requests without a cookie, each of which begins a session, push out an eighth of the sessions of others at most. A
+/// So requests without a cookie, each of which begins a session, push out an eighth of the used sessions at most. A
 /// [`RateLimit`](crate::middleware::RateLimit) stops a client that returns the cookies of all these sessions. A session without
 /// values is not stored at all.
 #[derive(Clone)]

@@ -44,8 +44,8 @@ use crate::message::{Headers, Method, Version};
 /// A span begins with the call of the handler, or of the client. A body that a server receives whole has arrived before. A body
 /// that is read as a stream ([`BodyPlan`](crate::BodyPlan)) arrives within the span. The span of a server ends with its
 /// exchange, after the response was sent or cut. The span of a cut exchange has the cause in `error.type`: `peer`, `timeout`,
-/// `memory`, `stop` or `handler`. A handler that exceeds its time limit is answered with 503. Work within the span is that of
-/// the handler alone. While spans are recorded, responses to pipelined requests leave one by one, as with
+/// `memory`, `stop` or `handler`. A request whose handler exceeds its time limit is answered with 503. Only the work of the
+/// handler is within the span. While spans are recorded, responses to pipelined requests leave one by one, as with
 /// [`Server::on_exchange`](crate::Server::on_exchange).
 ///
 /// The span of a client ends with the head of the response, or with a request that fails or is dropped before. The span of a

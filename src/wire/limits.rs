@@ -79,7 +79,7 @@ pub struct Limits {
     ///
     /// Counted are buffered bodies, responses that wait for their peers, kept forwarded responses, decoded content and
     /// the windows of its decoders, parts of multipart content, messages of WebSockets, the states of codings, heads of
-    /// more than 16 KiB, and reads of as much. Not counted are smaller heads, bodies up to 16 KiB and responses up to 64 KiB, because
+    /// more than 16 KiB, and reads of more. Not counted are smaller heads, bodies up to 16 KiB and responses up to 64 KiB, because
     /// [`Limits::connections_max`] bounds their number. Nor is the memory of handlers, even while they write it to a slow
     /// peer. An allocator may keep as much again or more: see [operation](crate::guide). The system takes its part for
     /// each connection.
@@ -90,7 +90,7 @@ pub struct Limits {
     /// and `retry-after`. A body in chunks may outgrow the quarter. It then waits for up to a second, and for longer
     /// only while no other wants the quarter. Bodies of unknown length may come to hold all that they wait for. Then
     /// the last of them are refused with 503, and the others go on. While others wait, a body with memory has
-    /// [`Timeouts::body`](crate::Timeouts::body) to arrive, and 5 s without a byte (408). The first goes for its parts and
+    /// [`Timeouts::body`](crate::Timeouts::body) to arrive, and 5 s without a byte (408). The first limit goes for its parts and
     /// the window of its decoder as well. Streamed responses are not compressed if less than half of the memory would stay free.
     ///
     /// A response of more than 64 KiB in memory takes its memory until the system has all of it to send. The response
@@ -99,7 +99,7 @@ pub struct Limits {
     /// less than half is free, a response with memory has [`Timeouts::write`](crate::Timeouts::write) in all to be
     /// taken. Shared bytes, such as a clone of a [`Bytes`](crate::Body::set_shared_bytes) for all peers, take none.
     ///
-    /// Messages of more than 64 KiB that a WebSocket keeps for a peer behind take memory likewise. Without room, the
+    /// Messages of more than 64 KiB that a WebSocket keeps for a slow peer take memory likewise. Without room, the
     /// sender gets [`ExchangeError::NoMemory`](crate::error::ExchangeError::NoMemory), and the sending ends.
     pub memory_max: usize,
     /// Requests on one connection. The last response carries `connection: close`. Default: no limit. Zero counts as

@@ -369,7 +369,7 @@ impl Server {
     /// A core polls the signal, in its tokio runtime. [`shutdown_signal`](crate::shutdown_signal) waits for Ctrl-C and
     /// for SIGTERM. Service managers send SIGTERM before they kill a process.
     ///
-    /// The signal stops this server alone. A program that waits for another one goes on. Ctrl-C no longer ends it.
+    /// The signal stops this server alone. A program that waits for something else goes on. Ctrl-C no longer ends it.
     ///
     /// # Examples
     ///

@@ -8,8 +8,8 @@ use crate::wire::Limits;
 
 /// Changes the limits of exchanges, such as those of a single route.
 ///
-/// The function gets the limits of the server, with the changes of middleware around this one. It is called twice
-/// beneath a [guard that waits](crate::middleware#guards-that-wait), and the second call counts. Only its changes of
+/// The function gets the limits of the server, with the changes of middleware around this one. Beneath a
+/// [guard that waits](crate::middleware#guards-that-wait) it is called twice. The second call counts. Only its changes of
 /// these limits count (see [`Context::set_limits`]):
 ///
 /// - [`Limits::body_max`]. A larger body is answered with 413.
@@ -68,8 +68,8 @@ pub fn limits<F: Fn(&mut Limits) + Clone + 'static>(change: F) -> impl Middlewar
 
 /// Changes the time limits of exchanges, such as those of a single route for slow devices.
 ///
-/// The function gets the time limits of the server, with the changes of middleware around this one. It is called twice
-/// beneath a [guard that waits](crate::middleware#guards-that-wait), and the second call counts. See
+/// The function gets the time limits of the server, with the changes of middleware around this one. Beneath a
+/// [guard that waits](crate::middleware#guards-that-wait) it is called twice. The second call counts. See
 /// [`Context::set_timeouts`].
 ///
 /// # Examples

@@ -31,12 +31,12 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
 }
 
 /// Answers a request whose body [`defer_body`] has left for later. First, `next` is asked for its plan once more. This plan
-/// may depend on the results of the middleware. It finds the limits and time limits that the first one found, unless they
+/// may depend on the results of the middleware. It begins with the same limits and time limits as the first one, unless they
 /// were changed since. The body is received if the plan is to buffer it. Then `next` is called.
 ///
 /// After a refusal by the plan, or a failure of the body, middleware beneath gets the refusal. The handler is not
-/// called. Nor is it if the peer has left while the middleware has waited, even if it is
-/// [uncancelled](crate::middleware::uncancelled).
+/// called. Nor is it if the peer has left during the wait of the middleware. This holds for an
+/// [uncancelled](crate::middleware::uncancelled) handler as well.
 ///
 /// # Errors
 ///
