@@ -67,7 +67,7 @@ impl BodyDecoder {
         }
     }
 
-    /// The error if no more of a body comes, of which `text` is left: that of trailers that were not parsed yet, or else `error`.
+    /// The error if no more of a body comes. If `text` has trailers yet to parse, it is that of these, or else `error`.
     pub(super) fn unfinished_error(
         &self,
         error: ExchangeError,
@@ -156,8 +156,8 @@ impl LargeInput {
         self.budget = Some(budget);
     }
 
-    /// Reads once into `input`, for a body. A large read takes memory, and the input of a streamed body any beyond that of each
-    /// connection: it may wait for long. If there is none, the read is a smaller one.
+    /// Reads once into `input`, for a body. A large read takes memory. The input of a streamed body takes any beyond that of
+    /// each connection, since it may wait for long. If there is none, the read is a smaller one.
     pub(super) fn poll_fill<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -362,7 +362,7 @@ impl MinRate {
     }
 }
 
-/// How long a body may stand still while others wait for the memory that it has.
+/// How long a body with memory may stand still while others wait for some.
 pub(super) const STILL_MAX: Duration = Duration::from_secs(5);
 
 /// How many milliseconds the rest of a body that is too slow may take: as many as a sender may hold back the second of two

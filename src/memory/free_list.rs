@@ -147,8 +147,8 @@ impl<T> LocalCache<T> {
 /// The capacity of a cache. A core works on one message at a time, so only interleaved work needs more than one object.
 const KEPT_MAX: usize = 4;
 
-/// Frees memory beyond `kept_max` values, unless it is in use: all of it, if there are none. An allocator that shrinks a block in
-/// place keeps the rest, which is too short for the next block of that length. A server in 300 MB was ended by that.
+/// Frees memory beyond `kept_max` values, unless it is in use. Without values, it frees all. An allocator that shrinks a
+/// block in place keeps the rest: too little for the next block of that length. A server in 300 MB was ended by that.
 pub(crate) fn free_beyond<T>(values: &mut Vec<T>, kept_max: usize) {
     if values.is_empty() && values.capacity() > kept_max {
         *values = Vec::new();

@@ -234,7 +234,7 @@ impl CallExchange {
         &mut self.response_head
     }
 
-    /// Has the memory for large reads of the response taken from that of a server, to which it goes on.
+    /// Has large reads of the response take memory of the server that passes it on.
     pub(crate) fn set_memory_budget(&mut self, budget: MemoryBudget) {
         self.pooled.exchange.incoming.large_input.set_budget(budget);
     }

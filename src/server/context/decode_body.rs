@@ -104,7 +104,7 @@ async fn decode(
     Ok(body)
 }
 
-/// The capacity that content of `len` bytes may grow to within the memory that was `taken`, of which decoders have `memory_len`.
+/// The capacity that content of `len` bytes may grow to within the memory `taken`. Decoders have `memory_len` of that.
 /// Windows that still grow are left up to half of it.
 fn capacity_within(taken: usize, len: usize, memory_len: usize, decoders: &DecoderChain) -> usize {
     let beside_decoders = taken - decoders.memory_max(taken / 2).min(taken);

@@ -37,7 +37,7 @@ impl Context {
         if is_reserved { Ok(()) } else { Err(ExchangeError::NoMemory) }
     }
 
-    /// Frees the buffers of large messages, with their share of the memory: what follows may be small, and last for long.
+    /// Frees the buffers of large messages, with their share of the memory. Later messages may be small, and last for long.
     #[inline]
     pub(in crate::server) fn give_back_large(&mut self, may_keep: impl FnOnce(&CoreState) -> bool) {
         match self.exchange.incoming.get_mut().memory.len() {
