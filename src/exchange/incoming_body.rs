@@ -141,7 +141,7 @@ impl LargeInput {
     /// While there is not plenty of it, the read is a smaller one.
     #[cold]
     pub(crate) fn prepare_head(&mut self, budget: &MemoryBudget, input: &mut ReadBuffer) {
-        while input.reads_much() && !self.try_take(budget, 2 * READ_KEPT_MAX) {
+        while input.reads_much() && !try_take(&mut self.share, budget, 2 * READ_KEPT_MAX) {
             input.read_less();
         }
     }
@@ -167,24 +167,16 @@ impl LargeInput {
         input: &mut ReadBuffer,
         is_buffered: bool,
     ) -> Poll<Result<usize, ConnError>> {
-        let own = self.budget.take();
-        let budget = own.as_ref().unwrap_or(budget);
+        let budget = self.budget.as_ref().unwrap_or(budget);
         while input.reads_much()
             && !(is_buffered && input.read_max() <= READ_KEPT_MAX)
-            && !self.try_take(budget, input.read_max())
+            && !try_take(&mut self.share, budget, input.read_max())
         {
             input.read_less();
         }
-        self.budget = own;
         let filled = conn.poll_fill_body(cx, input, limit);
         self.follow(input);
         filled
-    }
-
-    /// Takes memory, if there is plenty. It is a small part, since the body may wait for a large one beside it.
-    fn try_take(&mut self, budget: &MemoryBudget, len: usize) -> bool {
-        let is_free = || budget.is_plentiful() && len <= budget.share_max() / 8;
-        self.share.len() >= len || is_free() && self.share.try_grow_to(budget, len)
     }
 
     /// Leaves the memory to the other connections of the thread.
@@ -209,6 +201,12 @@ impl LargeInput {
         }
         clear_cold(&mut self.budget);
     }
+}
+
+/// Takes memory for `share`, if there is plenty. It is a small part, since the body may wait for a large one beside it.
+fn try_take(share: &mut MemoryShare, budget: &MemoryBudget, len: usize) -> bool {
+    let is_free = || budget.is_plentiful() && len <= budget.share_max() / 8;
+    share.len() >= len || is_free() && share.try_grow_to(budget, len)
 }
 
 pub(super) const READ_MIN: usize = 16 << 10;

@@ -156,6 +156,14 @@ pub(crate) fn free_beyond<T>(values: &mut Vec<T>, kept_max: usize) {
     values.shrink_to(kept_max);
 }
 
+/// Frees the memory of a text likewise.
+pub(crate) fn free_text_beyond(text: &mut String, kept_max: usize) {
+    if text.is_empty() && text.capacity() > kept_max {
+        *text = String::new();
+    }
+    text.shrink_to(kept_max);
+}
+
 /// Clears an option that is usually `None` already.
 #[inline]
 pub(crate) fn clear_cold<T>(place: &mut Option<T>) {

@@ -10,7 +10,7 @@ mod pool_counts;
 mod stable_hash;
 
 pub(crate) use arena::{Arena, Span};
-pub(crate) use free_list::{FreeList, LocalCache, Reset, clear_cold, free_beyond};
+pub(crate) use free_list::{FreeList, LocalCache, Reset, clear_cold, free_beyond, free_text_beyond};
 pub(crate) use lock::{CachePadded, Counter, lock, read_lock, write_lock};
 pub(crate) use machine_memory::machine_memory;
 pub use pool_counts::PoolCounts;

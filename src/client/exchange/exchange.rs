@@ -9,7 +9,7 @@ use crate::client::observe::{ClientExchangeReport, ExchangeEnd, HostEvents};
 use crate::client::settings::RequestTimeouts;
 use crate::coding::ContentDecoder;
 use crate::exchange::{ExchangeError, Incoming, Outgoing};
-use crate::memory::{Reset, clear_cold};
+use crate::memory::{Reset, clear_cold, free_text_beyond};
 use crate::message::{FieldName, Headers, Request, Response, Status, Timings, Version, members};
 use crate::net::{IoState, Traffic, TrafficTotals};
 use crate::runtime::{self, Budget, Instant};
@@ -175,7 +175,7 @@ impl Reset for ClientExchange {
     }
 
     fn shrink(&mut self) -> usize {
-        self.target.shrink_to(TARGET_USUAL);
+        free_text_beyond(&mut self.target, TARGET_USUAL);
         size_of::<ClientExchange>()
             + self.incoming.shrink()
             + self.outgoing.shrink()

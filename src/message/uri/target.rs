@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::components::{Components, Scheme, TargetForm, split_port};
 use super::url::{self, Url};
-use crate::memory::{Reset, Span, clear_cold};
+use crate::memory::{Reset, Span, clear_cold, free_text_beyond};
 use crate::message::text::{Plus, percent};
 use crate::message::{Form, MessageError, Method, OctetSet, TargetError, ValueError};
 
@@ -383,9 +383,7 @@ impl Reset for Target {
     }
 
     fn shrink(&mut self) -> usize {
-        if self.text.is_empty() && self.text.capacity() > TEXT_KEPT_MAX {
-            self.text = String::new();
-        }
+        free_text_beyond(&mut self.text, TEXT_KEPT_MAX);
         self.text.capacity()
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::error_text::write_escaped;
 use crate::exchange::ExchangeError;
-use crate::memory::{Counter, Reset, clear_cold};
+use crate::memory::{Counter, Reset, clear_cold, free_text_beyond};
 use crate::message::content::is_event_stream;
 use crate::message::{BodyLength, Method, Request, Response, Status, Version};
 use crate::net::{Conn, Peer, PeerAddr, Traffic, tls};
@@ -523,9 +523,7 @@ impl Reset for Observation {
     }
 
     fn shrink(&mut self) -> usize {
-        if self.target.is_empty() && self.target.capacity() > TARGET_KEPT_MAX {
-            self.target = String::new();
-        }
+        free_text_beyond(&mut self.target, TARGET_KEPT_MAX);
         size_of::<Observation>() + self.target.capacity()
     }
 }
