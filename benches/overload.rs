@@ -5,24 +5,20 @@
 //! are always busy. Requests are due at fixed moments, whatever the server does; one that finds no free connection waits
 //! for it, for 100 ms at most. Goodput is what was answered with 200 within 100 ms of when it was due.
 //!
-//! `corehttp-shed` is corehttp with a `LoadShed` of 20 ms around the handler.
+//! `corehttp` has its defaults. With `corehttp-shed`, requests wait for 20 ms at most (`Timeouts::queue`).
 //!
 //! `people` are others: each wants one response, and closes the connection after 2 s without. They come at 2 and 5 times
 //! the rate, each on a connection that is free, or on a new one, up to 16,384 of them, to handlers that compute for 1 ms
 //! or for 100 us, or wait for one of four connections to a database that answers in 5 ms. Goodput is what was answered
 //! with 200 before they left. The last column is how long after the load a probe is answered within 100 ms. There,
-//! `corehttp-shed` has requests wait for 400 ms at most, in a `LoadShed`, or in a `ConcurrencyLimit` for the database.
+//! `corehttp-shed` has requests wait for 400 ms at most, for the core, and for the database in a `ConcurrencyLimit`.
 //! nginx is missing: it has no handler that computes, and what it passes on would be measured instead.
-//!
-//! The simulation has the same core and the same clients, and others that send the next request as soon as one was
-//! refused. It compares refusals at once with those that wait until all of them have taken less than a part of the time.
 //!
 //! ```text
 //! cargo bench --features load --bench overload              # twelve minutes
 //! cargo bench --features load --bench overload -- corehttp
 //! cargo bench --features load --bench overload -- people    # ten minutes, or with `corehttp` and others after it
 //! cargo bench --features load --bench overload -- people brief
-//! cargo bench --features load --bench overload -- simulation
 //! ```
 
 use std::fmt;
@@ -31,7 +27,6 @@ use std::time::Duration;
 use corehttp_benches::child::{self, Child, PinnedCore, pin};
 use corehttp_benches::clients::{Clients, Outcomes};
 use corehttp_benches::people::{CONNECTIONS_MAX, People};
-use corehttp_benches::refusals::{Demand, Refusing, RefusingCore};
 use corehttp_benches::spread::Spread;
 use corehttp_benches::work::{self, ACTIX, AXUM, COREHTTP, GO, SHED, Work};
 
@@ -45,9 +40,6 @@ fn main() {
             }
             if !names.is_empty() && !is_asked("people") {
                 measure(names);
-            }
-            if !child::chosen(["simulation"]).is_empty() {
-                simulate();
             }
         }
         None => {}
@@ -111,7 +103,7 @@ fn compare_people(names: &[&'static str], is_brief: bool) {
 const PEOPLE_LOADS: [u32; 2] = [2, 5];
 const PEOPLE_TIME: Duration = Duration::from_secs(10);
 const PEOPLE_PATIENCE: Duration = Duration::from_secs(2);
-/// A fifth of their patience, as the documentation of `LoadShed` advises.
+/// A fifth of their patience, which `Timeouts::queue` advises.
 const PEOPLE_WAIT_MAX: Duration = Duration::from_millis(400);
 /// A probe is quick that takes no longer than this, and is not waited for any longer than that.
 const QUICK: Duration = Duration::from_millis(100);
@@ -153,27 +145,6 @@ impl fmt::Display for PeopleRow {
         match recovery {
             Some(recovery) => write!(f, "{:>9.2}", recovery.as_secs_f64()),
             None => write!(f, "{:>9}", "never"),
-        }
-    }
-}
-
-/// Prints the goodput of a core that refuses at once, or within a third or a tenth of its time.
-fn simulate() {
-    println!("{:<26}{:>12}{:>9}{:>9}{:>9}", "", "request us", "at once", "third", "tenth");
-    for (name, demand, connections) in [
-        ("2 times", Demand::Load(2.0), CONNECTIONS),
-        ("5 times", Demand::Load(5.0), CONNECTIONS),
-        ("10 times", Demand::Load(10.0), CONNECTIONS),
-        ("2,048 retry", Demand::Retries, CONNECTIONS),
-        ("8,192 retry", Demand::Retries, 4 * CONNECTIONS),
-        ("16,384 retry", Demand::Retries, 8 * CONNECTIONS),
-    ] {
-        for service in [108.0, 308.0, 1008.0] {
-            let goodput =
-                |refusing| RefusingCore::new(demand, connections, service, refusing).goodput() * 100.0;
-            let [at_once, third, tenth] =
-                [Refusing::AtOnce, Refusing::Within(1.0 / 3.0), Refusing::Within(0.1)].map(goodput);
-            println!("{name:<26}{service:>12}{at_once:>8.0}%{third:>8.0}%{tenth:>8.0}%");
         }
     }
 }

@@ -39,5 +39,4 @@ pub mod load;
 pub mod people;
 
 // Simulations.
-pub mod refusals;
 pub mod simulation;

@@ -14,8 +14,8 @@ use actix_web::{App, HttpServer, web};
 use axum::Router;
 use axum::routing::get;
 use axum::serve::ListenerExt;
-use corehttp::middleware::{ConcurrencyLimit, LoadShed, wrap};
-use corehttp::{Context, Server};
+use corehttp::middleware::{ConcurrencyLimit, wrap};
+use corehttp::{Context, Server, Timeouts};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
@@ -114,7 +114,7 @@ fn compute(rounds: u64) {
 }
 
 pub const COREHTTP: &str = "corehttp";
-/// Behind a `LoadShed`; or behind a `ConcurrencyLimit`, if its handler waits.
+/// Has requests wait for less time; behind a `ConcurrencyLimit`, if its handler waits.
 pub const SHED: &str = "corehttp-shed";
 /// Leaves what takes long to `spawn_blocking`.
 pub const BLOCKING: &str = "corehttp-blocking";
@@ -135,7 +135,10 @@ pub fn serve(name: &str) {
     let server = Server::bind("127.0.0.1:0");
     let running = match name {
         COREHTTP => server.start(handler),
-        SHED => server.start(wrap(LoadShed::new(work.wait_max), handler)),
+        SHED => {
+            let timeouts = Timeouts { queue: Some(work.wait_max), ..Timeouts::default() };
+            server.timeouts(timeouts).start(handler)
+        }
         BLOCKING => server.start(async move |ctx: &mut Context| {
             match work.next() {
                 rounds if rounds == work.usual => compute(rounds),

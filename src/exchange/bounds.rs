@@ -135,6 +135,23 @@ pub struct Timeouts {
     /// Receiving a whole head, from its first byte, or from the accept for the first head of a connection. Then: close, with
     /// 408 for a begun head. Default: 10 s.
     pub head: Duration,
+    /// How long a request may wait for its turn on a busy core. Then: 503 with `retry-after`, before its body is received.
+    /// Default: 400 ms.
+    ///
+    /// A server with more requests than its cores can handle lets them wait. In the end hardly any response is in time, and the
+    /// peers of most have given up. A refusal takes about 7 us of a core, and leaves its time to those who are not late. It
+    /// counts as an error of the kind `overload`. A good limit is a fifth of the time for which clients wait.
+    ///
+    /// The wait is that of the connection's task in the queue of its core, while the core is behind. It is known to within a factor of two.
+    /// Peers that are served have waited for up to twice the limit. A core that keeps up refuses nothing, at any rate of
+    /// requests. Nor does a burst of less than a quarter of a second.
+    ///
+    /// A few handlers that compute for long are no overload: the wait must be eight times as long as the longest turn meanwhile.
+    /// Waits for a database or another server are none for the core. For those, use a
+    /// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit). Probes of [`Health`](crate::health::Health) and pages of
+    /// metrics are never refused. Other [routes](crate::middleware::timeouts) may have a limit of their own, or none. A
+    /// [`Service`](crate::Service), whose runtime is the application's, refuses nothing.
+    pub queue: Option<Duration>,
     /// The wait for each next byte of a body, unless the response has to leave first. Then: 408, close. Default: 30 s.
     ///
     /// Only the time counts in which the server waits for the body. Time that a handler spends otherwise does not count, even
@@ -204,6 +221,7 @@ impl Default for Timeouts {
     fn default() -> Timeouts {
         Timeouts {
             head: Duration::from_secs(10),
+            queue: Some(Duration::from_millis(400)),
             body: Duration::from_secs(30),
             body_grace: Duration::from_secs(10),
             body_rate_min: 500,

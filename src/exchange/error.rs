@@ -51,6 +51,8 @@ pub enum Phase {
     Handshake,
     /// The rest of a head.
     Head,
+    /// The turn of a request on its busy core ([`Timeouts::queue`](crate::Timeouts::queue)).
+    Queue,
     /// More of a body, or a body at the required rate.
     Body,
     /// The peer to read what is sent.
@@ -98,7 +100,7 @@ impl ExchangeError {
                     | Kind::TimedOut
                     | Kind::UnexpectedEof
             ),
-            ExchangeError::NoMemory | ExchangeError::TimedOut(Phase::Memory, _) => true,
+            ExchangeError::NoMemory | ExchangeError::TimedOut(Phase::Queue | Phase::Memory, _) => true,
             error => error.is_of_handler(),
         }
     }
@@ -161,7 +163,8 @@ impl ExchangeError {
             ExchangeError::Incomplete => Some(Status::BAD_REQUEST),
             ExchangeError::PeerClosed | ExchangeError::NoCloseFrame | ExchangeError::Io(_) => None,
             ExchangeError::TimedOut(Phase::Head | Phase::Body, _) => Some(Status::REQUEST_TIMEOUT),
-            ExchangeError::NoMemory | ExchangeError::TimedOut(Phase::Handler | Phase::Memory, _) => {
+            ExchangeError::NoMemory
+            | ExchangeError::TimedOut(Phase::Queue | Phase::Handler | Phase::Memory, _) => {
                 Some(Status::SERVICE_UNAVAILABLE)
             }
             ExchangeError::TimedOut(Phase::Handshake | Phase::Write | Phase::Silence | Phase::Close, _) => {
@@ -202,6 +205,7 @@ impl fmt::Display for Phase {
         f.write_str(match self {
             Phase::Handshake => "the handshake",
             Phase::Head => "the head",
+            Phase::Queue => "the wait for a busy core",
             Phase::Body => "the body",
             Phase::Write => "the wait for the peer to read",
             Phase::Memory => "the wait for memory that other requests hold",

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::load_shed::unavailable;
+use crate::message::{FieldName, Status};
 use crate::runtime::{boxed, timeout};
-use crate::server::{BodyPlan, Context, GuardKind, Handler, Middleware, Result, plan_guarded};
+use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
 /// Bounds how many requests a handler has in flight, on all cores together.
 ///
@@ -104,4 +104,11 @@ impl Middleware for ConcurrencyLimit {
         let _permit = self.admit(ctx).await?;
         next.handle(ctx).await
     }
+}
+
+/// The error of guards that protect the server: 503, and the peer is asked to wait for a second (RFC 9110 §15.6.4, §10.2.3).
+pub(super) fn unavailable(ctx: &mut Context, guard: GuardKind) -> Error {
+    ctx.count_refusal(guard);
+    ctx.response.headers.put(FieldName::RETRY_AFTER, b"1");
+    Status::SERVICE_UNAVAILABLE.into()
 }

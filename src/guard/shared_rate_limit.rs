@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::load_shed::unavailable;
+use super::concurrency_limit::unavailable;
 use super::rate_limit::{RateFields, too_many};
 use super::rate_store::{RateDecision, RateQuota, RateStore};
 use crate::runtime::{boxed, timeout};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::check::{Check, OnChange};
 use crate::message::{FieldName, Status};
 use crate::runtime::own_wait;
-use crate::server::{Context, Handler, IntoHandler, Result, SharedGuard};
+use crate::server::{Context, Handler, Result, SharedGuard, timeouts, wrap};
 
 /// Answers the liveness and readiness probes of load balancers and orchestrators, such as Kubernetes.
 ///
@@ -165,20 +165,21 @@ impl Health {
     /// Returns the handler that answers 200: this server lives. A core that is blocked answers nothing.
     pub fn live(&self) -> impl Handler + Send + Sync + use<> {
         let health = self.clone();
-        (move |ctx: &mut Context| -> Result {
+        let live = move |ctx: &mut Context| -> Result {
             health.admit(ctx)?;
             ctx.response.headers.put(FieldName::new("cache-control"), b"no-store");
             ctx.response.set_text("alive\n");
             Ok(())
-        })
-        .into_handler()
+        };
+        wrap(timeouts(|timeouts| timeouts.queue = None), live)
     }
 
     /// Returns the handler that answers 200 from a ready server, and 503 otherwise. The content is a line for all, and one for
     /// each check.
     pub fn ready(&self) -> impl Handler + Send + Sync + use<> {
         let health = self.clone();
-        (async move |ctx: &mut Context| health.respond(ctx).await).into_handler()
+        let ready = async move |ctx: &mut Context| health.respond(ctx).await;
+        wrap(timeouts(|timeouts| timeouts.queue = None), ready)
     }
 
     fn admit(&self, ctx: &mut Context) -> Result {

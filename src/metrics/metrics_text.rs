@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::metrics::Metrics;
 use super::metrics_writer::Format;
-use crate::server::{Context, Handler, Result, SharedGuard};
+use crate::server::{BodyPlan, Context, Handler, Result, SharedGuard, plan_for_operators};
 
 /// A handler that answers with all metrics as text.
 ///
@@ -74,6 +74,10 @@ impl Text {
 }
 
 impl Handler for Text {
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        plan_for_operators(ctx)
+    }
+
     async fn handle(&self, ctx: &mut Context) -> Result {
         if let Some(check) = &self.guard {
             check(ctx)?;

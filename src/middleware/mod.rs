@@ -72,7 +72,7 @@
 //! | bodies that are read as streams | [`BodyPlan::Stream`](crate::BodyPlan::Stream), [`plan`] |
 //! | sizes of requests, and times of peers and handlers | [`limits`], [`timeouts`] |
 //! | handlers that must end even without their clients | [`uncancelled`] |
-//! | how often and how many at once | [`RateLimit`], [`ConcurrencyLimit`], [`LoadShed`] |
+//! | how often and how many at once | [`RateLimit`], [`ConcurrencyLimit`] |
 //! | how often, counted by several processes together | [`SharedRateLimit`], on a [`RateStore`] |
 //! | forged requests, those for foreign hosts, and those without TLS | [`CrossOriginProtection`], [`HttpsRedirect`], [`Hsts`] |
 //! | other requests to refuse | [`guard`] |
@@ -196,7 +196,6 @@
 //! [`CrossOriginProtection`]: crate::middleware::CrossOriginProtection
 //! [`Hsts`]: crate::middleware::Hsts
 //! [`HttpsRedirect`]: crate::middleware::HttpsRedirect
-//! [`LoadShed`]: crate::middleware::LoadShed
 //! [`RateLimit`]: crate::middleware::RateLimit
 //! [`RateStore`]: crate::middleware::RateStore
 //! [`RequestId`]: crate::middleware::RequestId
@@ -214,7 +213,7 @@
 pub use crate::compress::Compress;
 pub use crate::cors::Cors;
 pub use crate::gateway::ForwardAuth;
-pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, Hsts, HttpsRedirect, LoadShed, RateLimit};
+pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, Hsts, HttpsRedirect, RateLimit};
 pub use crate::guard::{OnStoreFailure, RateDecision, RateQuota, RateStore, RequestId, SharedRateLimit};
 #[doc(hidden)]
 pub use crate::server::middleware::{AsyncGuard, Group, Guard, IntoGuard, Wrap};

@@ -19,7 +19,6 @@ use tokio::task;
 pub(crate) use tokio::task::yield_now;
 
 use super::own_wait::OwnWaits;
-use super::queue_probe::QueueProbe;
 
 /// Whether a thread stays on one core of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +57,6 @@ where
         if pinning == Pinning::Pinned {
             pin(index);
         }
-        QueueProbe::install();
         run(async move { work().await }, blocking_left)
     })
 }

@@ -10,7 +10,6 @@ mod hooks;
 mod memory_budget;
 mod memory_queue;
 mod own_wait;
-mod queue_probe;
 mod shutdown_signal;
 mod time;
 
@@ -30,7 +29,6 @@ pub(crate) use hooks::Hooks;
 pub use memory_budget::MemoryCounts;
 pub(crate) use memory_budget::{CancelMemoryWaitOnDrop, MemoryBudget, MemoryError, MemoryShare};
 pub(crate) use own_wait::{OwnWaits, own_wait};
-pub(crate) use queue_probe::queue_wait;
 #[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 pub(crate) use random::random_token;
 pub use shutdown_signal::shutdown_signal;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::backlog::Backlog;
 use super::counts::CoreCounterSet;
 use crate::exchange::{Bounds, Clock};
 use crate::memory::PoolGuard;
@@ -34,8 +35,7 @@ pub(crate) struct CoreState {
     /// The zero of the ticks in which [`Life`] notes when a connection opened.
     started: runtime::Instant,
     pub(super) clock: Clock,
-    /// Whether a tick of the core was late, so that its tasks have waited, and the core has not caught up since.
-    pub(super) is_behind: Cell<bool>,
+    pub(super) backlog: Backlog,
     /// Whether its free memory is trimmed regularly. That of a [`Service`](crate::Service) is trimmed when a connection ends.
     pub(super) is_maintained: Cell<bool>,
     pub(super) connections: Rc<ConnTable>,
@@ -79,7 +79,7 @@ impl CoreState {
             trusted_proxies,
             started: runtime::now(),
             clock,
-            is_behind: Cell::new(false),
+            backlog: Backlog::default(),
             is_maintained: Cell::new(false),
             connections,
             _pool_guard: counters.pools.attach_to_thread(),

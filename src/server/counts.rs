@@ -102,7 +102,7 @@ impl CoreCounts {
     }
 
     /// Returns how many requests each guard of [`middleware`](crate::middleware) has refused, with the guard's name.
-    /// The names are `rate_limit`, `concurrency_limit`, `load_shed`, `cross_origin`, `https_redirect` and `guard`. The
+    /// The names are `rate_limit`, `concurrency_limit`, `cross_origin`, `https_redirect` and `guard`. The
     /// refusals of `https_redirect` are of hosts that are not allowed. All guards made of functions are `guard`.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         zip(GUARDS, self.refusals)
@@ -213,7 +213,9 @@ impl ErrorCounts {
         match error {
             ExchangeError::Wire(..) => &mut self.wire,
             ExchangeError::TimedOut(Phase::Handler, _) => &mut self.handler,
-            ExchangeError::NoMemory | ExchangeError::TimedOut(Phase::Memory, _) => &mut self.overload,
+            ExchangeError::NoMemory | ExchangeError::TimedOut(Phase::Queue | Phase::Memory, _) => {
+                &mut self.overload
+            }
             ExchangeError::TimedOut(..) => &mut self.timed_out,
             ExchangeError::Incomplete | ExchangeError::PeerClosed | ExchangeError::NoCloseFrame => {
                 &mut self.incomplete
@@ -318,7 +320,6 @@ pub(crate) struct CoreCounterSet {
 pub(crate) enum GuardKind {
     RateLimit,
     ConcurrencyLimit,
-    LoadShed,
     CrossOrigin,
     HttpsRedirect,
     /// Made of a function.
@@ -326,8 +327,7 @@ pub(crate) enum GuardKind {
 }
 
 /// The names of guards, in the order of [`GuardKind`].
-const GUARDS: [&str; 6] =
-    ["rate_limit", "concurrency_limit", "load_shed", "cross_origin", "https_redirect", "guard"];
+const GUARDS: [&str; 5] = ["rate_limit", "concurrency_limit", "cross_origin", "https_redirect", "guard"];
 const _: () = assert!(GuardKind::Function as usize + 1 == GUARDS.len(), "each guard has a name");
 
 impl CoreCounterSet {

@@ -36,6 +36,7 @@
 pub(crate) mod builder;
 pub(crate) mod run;
 
+mod backlog;
 mod core_state;
 mod counts;
 
@@ -79,7 +80,10 @@ pub use handler::{AsyncHandler, IntoResult, PlainHandler, StateFn, WithState};
 pub(crate) use handler::{BodyPlan, BoxHandler, BoxedFuture, Handler, IntoHandler, Refusal};
 #[cfg(feature = "tower")]
 pub(crate) use handler::{confined, take_panic};
-pub(crate) use middleware::{Middleware, SharedGuard, Wrap, defer_body, handle_deferred, plan_guarded};
+pub(crate) use middleware::{
+    Middleware, SharedGuard, Wrap, defer_body, handle_deferred, plan_for_operators, plan_guarded, timeouts,
+    wrap,
+};
 pub use opening::OpenedConnection;
 pub use report::{
     ConnectionEnd, ConnectionReport, CoreCounters, CoreEvents, CutBy, ErrorLog, ExchangeReport,

@@ -12,7 +12,7 @@ use crate::message::{Request, Status, describes_client};
 use crate::metrics::metrics::Metrics;
 use crate::net::PeerAddr;
 use crate::runtime::timeout;
-use crate::server::{Context, Handler, Result, SharedGuard};
+use crate::server::{BodyPlan, Context, Handler, Result, SharedGuard, plan_for_operators};
 use crate::sse::Event;
 
 /// A handler that shows metrics to people, on a live page.
@@ -93,6 +93,10 @@ impl Page {
 }
 
 impl Handler for Page {
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        plan_for_operators(ctx)
+    }
+
     async fn handle(&self, ctx: &mut Context) -> Result {
         (self.guard)(ctx)?;
         let query = ctx.request.query();

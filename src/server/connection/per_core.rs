@@ -1,7 +1,6 @@
 //! [`PerCore`]: the handler of one core, and the memory that is lent to its connections from free lists.
 
 use std::cell::Cell;
-use std::future::pending;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::handshake_turns::HandshakeTurns;
 use crate::memory::{FreeList, PoolKind, Reset};
 use crate::net::{Conn, ConnTable, Ticker};
-use crate::runtime::{ReusableFuture, select, yield_now};
+use crate::runtime::{ReusableFuture, select};
 use crate::server::context::Context;
 use crate::server::core_state::{CoreState, ServerSettings};
 use crate::server::counts::CoreCounterSet;
@@ -91,39 +90,17 @@ impl<H: Handler + 'static> PerCore<H> {
         self.core.is_maintained.set(true);
         loop {
             // Even when no connection follows, the memory of a burst must be freed, and a core that is behind catches up.
-            if self.contexts.is_empty() && self.job_futures.is_empty() && !self.core.is_behind.get() {
+            if self.contexts.is_empty() && self.job_futures.is_empty() && !self.core.backlog.is_behind() {
                 self.core.connections.occupied().await;
             }
             let before = self.core.clock.refresh();
-            let tick = select(self.core.connections.tick(&mut ticker), self.catch_up()).await;
+            let tick = select(self.core.connections.tick(&mut ticker), self.core.backlog.catch_up()).await;
             let waited = self.core.clock.refresh().saturating_duration_since(before);
-            if waited > tick + LATE_MIN {
-                self.core.is_behind.set(true);
-            }
+            self.core.backlog.note_delay(waited.saturating_sub(tick));
             self.trim_if_due();
         }
     }
-
-    /// Notes when a core that is behind has caught up: it has served all that was ready several times, each time soon. Then
-    /// nothing is left that has waited. Never ready, since the next tick may be late again.
-    async fn catch_up<T>(&self) -> T {
-        let mut passes = 0;
-        while self.core.is_behind.get() {
-            let begun = self.core.clock.refresh();
-            yield_now().await;
-            let took = self.core.clock.refresh().saturating_duration_since(begun);
-            passes = if took > LATE_MIN { 0 } else { passes + 1 };
-            self.core.is_behind.set(passes < CAUGHT_UP_PASSES);
-        }
-        pending().await
-    }
 }
-
-/// How late a tick is if the core is behind. One that keeps up takes less for all that is ready at once.
-const LATE_MIN: Duration = Duration::from_millis(10);
-
-/// A new connection is accepted in one pass, and its request is read in the next. The first pass may have begun halfway.
-const CAUGHT_UP_PASSES: u32 = 3;
 
 impl<H: Handler + 'static> Drop for PerCore<H> {
     fn drop(&mut self) {

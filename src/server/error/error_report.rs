@@ -224,7 +224,10 @@ impl ErrorCause {
             ErrorCause::Handler(error) => error.downcast_cause(),
             _ => None,
         };
-        matches!(failed, Some(ExchangeError::NoMemory | ExchangeError::TimedOut(Phase::Memory, _)))
+        matches!(
+            failed,
+            Some(ExchangeError::NoMemory | ExchangeError::TimedOut(Phase::Queue | Phase::Memory, _))
+        )
     }
 
     /// A sentence for a person, where the reason of the status is not enough.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{self, Poll};
 
-use crate::exchange::{Bounds, Cancel, ExchangeError};
+use crate::exchange::{Bounds, Cancel, ExchangeError, Phase};
 use crate::net::{Conn, tls};
 use crate::runtime::MemoryShare;
 use crate::server::core_state::CoreState;
@@ -230,7 +230,7 @@ impl SharedConn {
     /// still read that.
     #[inline]
     pub(crate) fn left_before_handler(&self) -> bool {
-        self.core().is_behind.get() && self.has_ended()
+        self.core().backlog.is_behind() && self.has_ended()
     }
 
     /// A separate function, since few cores are behind.
@@ -242,6 +242,23 @@ impl SharedConn {
             end.is_some_and(|end| bounds.cancel.applies_to(end))
         })
         .unwrap_or_default()
+    }
+
+    /// The error of a request that has waited for the core for longer than [`Timeouts::queue`](crate::Timeouts::queue).
+    #[inline]
+    pub(crate) fn check_queue(&self) -> Result<(), ExchangeError> {
+        if self.core().backlog.is_behind() { self.check_delay() } else { Ok(()) }
+    }
+
+    /// A separate function, since few cores are behind.
+    #[cold]
+    fn check_delay(&self) -> Result<(), ExchangeError> {
+        match self.bounds(|bounds| bounds.timeouts.queue) {
+            Some(limit) if self.core().backlog.has_delayed(limit) => {
+                Err(ExchangeError::TimedOut(Phase::Queue, limit.into()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes the connection out of its slot, to share it.

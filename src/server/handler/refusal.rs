@@ -22,7 +22,7 @@ pub struct Refusal {
 pub(crate) enum RefusalOrigin {
     /// A [`BodyPlan`] with a status alone.
     Plan,
-    /// [`Context::refuse`], with an error.
+    /// An error, such as that of [`Context::refuse`].
     Error,
     Body,
 }
@@ -36,6 +36,11 @@ impl Refusal {
     /// A request whose body cannot be received, for this reason.
     pub(crate) fn of_body(error: Error) -> Refusal {
         Refusal { error, origin: RefusalOrigin::Body, layers_left: usize::MAX }
+    }
+
+    /// A request that has waited too long for its core. The next one on its connection may be served.
+    pub(crate) fn of_queue(error: ExchangeError) -> Refusal {
+        Refusal { error: error.into(), origin: RefusalOrigin::Error, layers_left: usize::MAX }
     }
 
     /// Takes the refusal to which `on_head` has led, with this status.

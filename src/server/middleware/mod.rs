@@ -12,6 +12,7 @@ mod deferred;
 mod guard;
 mod wrap;
 
+pub(crate) use bounds::plan_for_operators;
 pub use bounds::{limits, plan, timeouts, uncancelled};
 pub use deferred::{defer_body, handle_deferred};
 pub use guard::{AsyncGuard, Guard, IntoGuard, guard};

@@ -1,12 +1,11 @@
 //! Guards: which requests they refuse, and that nothing is received for these.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
-use corehttp::middleware::{ConcurrencyLimit, CrossOriginProtection, LoadShed, RateLimit};
+use corehttp::middleware::{ConcurrencyLimit, CrossOriginProtection, RateLimit};
 use corehttp::middleware::{Next, wrap};
 use corehttp::server::ForwardedHeader;
 use corehttp::{
@@ -275,50 +274,6 @@ fn a_request_beyond_a_bound_is_refused_before_its_body_is_received() {
         assert!(status(&limited) == 429 && limited.contains("retry-after: 3600\r\n"), "{limited}");
         assert_eq!(reports, [], "a refusal is a response like any other");
     }
-}
-
-/// The core finds three requests when it has been held up, and each of them takes it a while to handle.
-#[test]
-fn requests_that_waited_too_long_for_their_core_are_refused() {
-    const STEP: Duration = Duration::from_millis(2);
-    for (wait_max, expected) in [(STEP / 2, [200, 503, 503]), (HOUR, [200; 3])] {
-        let ((held_up, is_held_up), (resume, resumed)) = (channel(), channel());
-        let resumed = Mutex::new(resumed);
-        let handler = move |ctx: &mut Context| match ctx.request.path() {
-            "/hold" => {
-                held_up.send(()).unwrap();
-                resumed.lock().unwrap().recv().unwrap();
-            }
-            _ => thread::sleep(STEP),
-        };
-        let served = Served::new(wrap(LoadShed::new(wait_max), handler));
-        // One after the other: a new connection that waits for its turn would count as behind.
-        let mut peers = [(); 3].map(|()| {
-            let mut peer = served.connect();
-            peer.send(get("/"));
-            assert_eq!(status(&peer.receive()), 200, "the core keeps up");
-            peer
-        });
-        let mut first = served.connect();
-        first.send(get("/hold"));
-        is_held_up.recv().unwrap();
-        peers.iter_mut().for_each(|peer| peer.send(get("/")));
-        resume.send(()).unwrap();
-        let mut received = peers.map(|mut peer| status(&peer.receive()));
-        received.sort_unstable();
-        assert_eq!(received, expected, "{wait_max:?}");
-    }
-}
-
-/// The queue of another runtime is not known.
-#[test]
-fn a_service_refuses_none_for_their_waits() {
-    let computes = async |_: &mut Context| tokio::time::advance(HOUR).await;
-    let service = Server::new().service(wrap(LoadShed::new(Duration::ZERO), computes));
-    paused(async {
-        let responses = tokio::join!(respond(&service), respond(&service));
-        assert_eq!([responses.0, responses.1].map(|response| response.status), [Status::OK; 2]);
-    });
 }
 
 /// The statuses of requests that a proxy passes on for these clients, with a bound of two an hour.

@@ -26,6 +26,7 @@ mod multipart;
 mod own_work;
 mod problems;
 mod promised_statuses;
+mod queue;
 mod refusals;
 mod route_histories;
 pub mod router;

@@ -9,9 +9,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use corehttp::metrics::{self, HistogramCounts, Metrics, RouteCounts};
-use corehttp::middleware::{
-    ConcurrencyLimit, CrossOriginProtection, HttpsRedirect, LoadShed, RateLimit, guard, wrap,
-};
+use corehttp::middleware::{ConcurrencyLimit, CrossOriginProtection, HttpsRedirect, RateLimit, guard, wrap};
 use corehttp::server::ExchangeReport;
 use corehttp::{BodyPlan, Context, Request, Router, Server, Status, Timeouts, block_on, routes};
 
@@ -477,7 +475,6 @@ fn each_guard_counts_what_it_refuses() {
     let router = routes! {
         wrap RateLimit::new(1, Duration::from_secs(3600)) => { any "/rate" => hello },
         wrap ConcurrencyLimit::new(0) => { any "/concurrency" => hello },
-        wrap LoadShed::new(Duration::MAX) => { any "/load" => hello },
         wrap CrossOriginProtection::new() => { any "/origin" => hello },
         wrap HttpsRedirect::new().allowed_hosts(["other"]).unwrap() => { any "/host" => hello },
         wrap closed => { any "/closed" => hello },
@@ -488,7 +485,7 @@ fn each_guard_counts_what_it_refuses() {
     // A request with a body is refused by its head, and counts once as well.
     for head in ["GET", "POST"] {
         let length = if head == "POST" { "content-length: 1\r\n" } else { "" };
-        for path in ["rate", "rate", "concurrency", "load", "origin", "host", "closed", "waits"] {
+        for path in ["rate", "rate", "concurrency", "origin", "host", "closed", "waits"] {
             let content = if head == "POST" { "a" } else { "" };
             served.ask(format!(
                 "{head} /{path} HTTP/1.1\r\nhost: a\r\nsec-fetch-site: cross-site\r\n{length}connection: close\r\n\r\n{content}"
@@ -501,7 +498,6 @@ fn each_guard_counts_what_it_refuses() {
     let expected = [
         ("rate_limit", 3),
         ("concurrency_limit", 2),
-        ("load_shed", 0),
         ("cross_origin", 1),
         ("https_redirect", 2),
         ("guard", 4),

@@ -139,6 +139,7 @@ fn the_default_timeouts_are_as_documented() {
     let seconds = Duration::from_secs;
     let Timeouts {
         head,
+        queue,
         body,
         body_grace,
         body_rate_min,
@@ -152,6 +153,7 @@ fn the_default_timeouts_are_as_documented() {
     assert_eq!((head, body, body_grace, body_rate_min), (seconds(10), seconds(30), seconds(10), 500));
     assert_eq!((idle, write, handler, linger), (seconds(60), seconds(60), None, seconds(30)));
     assert_eq!((linger_idle, connection_age), (seconds(5), None));
+    assert_eq!(queue, Some(Duration::from_millis(400)));
 }
 
 #[test]
@@ -1080,6 +1082,7 @@ impl AsyncWrite for Holding {
 fn all_timeouts(limit: Duration) -> Timeouts {
     Timeouts {
         head: limit,
+        queue: Some(limit),
         body: limit,
         body_grace: limit,
         body_rate_min: u64::MAX,
