@@ -6,6 +6,7 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{self, Poll};
+use std::time::Duration;
 
 use crate::exchange::{Bounds, Cancel, ExchangeError, Phase};
 use crate::net::{Conn, tls};
@@ -253,12 +254,10 @@ impl SharedConn {
     /// A separate function, since few cores are behind.
     #[cold]
     fn check_delay(&self) -> Result<(), ExchangeError> {
-        match self.bounds(|bounds| bounds.timeouts.queue) {
-            Some(limit) if self.core().backlog.has_delayed(limit) => {
-                Err(ExchangeError::TimedOut(Phase::Queue, limit.into()))
-            }
-            _ => Ok(()),
-        }
+        // A request without a limit has its turn as well.
+        let limit = self.bounds(|bounds| bounds.timeouts.queue).unwrap_or(Duration::MAX);
+        let has_waited = self.core().backlog.has_delayed(limit);
+        if has_waited { Err(ExchangeError::TimedOut(Phase::Queue, limit.into())) } else { Ok(()) }
     }
 
     /// Takes the connection out of its slot, to share it.
