@@ -15,6 +15,7 @@ use corehttp::error::ExchangeError;
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::{AsyncRead, AsyncReadExt, DuplexStream, ReadBuf, duplex};
+use tokio::time::Instant;
 
 use crate::support::{OK, Peer, Received, Stage, each, paused};
 
@@ -407,6 +408,34 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     });
 }
 
+/// The second host has the time that the first one has left.
+#[test]
+fn the_limit_for_the_whole_exchange_is_that_of_all_hosts() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Unreachable(2)), ("b", Unreachable(2))]);
+        let client = Client::builder().dialer(hosts.clone()).timeout(Duration::from_secs(3)).build();
+        let balancer = || client.balance(["http://a", "http://b"]).unwrap();
+        for (balancer, by) in [
+            (balancer().retry_other_hosts(true).build(), "retry_other_hosts"),
+            (balancer().retry(Retry::new()).build(), "a policy"),
+        ] {
+            let (mut request, mut response) = (Request::get("/").unwrap(), Response::new());
+            request.headers.set("upgrade", "own").unwrap();
+            for way in ["send", "open_response", "open_call", "upgrade"] {
+                let began = Instant::now();
+                let error = match way {
+                    "send" => balancer.send(&request, &mut response).await.err(),
+                    "open_response" => balancer.open_response(&request, &mut response).await.err(),
+                    "open_call" => balancer.open_call(&request).await.err(),
+                    _ => balancer.upgrade(&request, &mut response).await.err(),
+                };
+                let took = began.elapsed().as_secs();
+                assert!(error.is_some_and(|error| error.is_timeout()) && took == 3, "{by}, {way}: {took} s");
+            }
+        }
+    });
+}
+
 /// One that has gone and come back meanwhile must not pass for another.
 #[test]
 fn the_same_host_is_not_asked_again_even_if_it_is_new() {
@@ -711,7 +740,7 @@ fn a_check_under_way_ends_with_the_balancer_and_with_the_host() {
             assert_eq!(ask(&balancer).await.unwrap(), "ok");
             assert_eq!(leaving.recv().await, Some(OK));
             seconds(1).await;
-            let began = tokio::time::Instant::now();
+            let began = Instant::now();
             match is_removed {
                 true => assert!(balancer.remove("http://a")),
                 false => drop(balancer),

@@ -30,6 +30,8 @@ struct State {
     takes: u64,
     look_ups: usize,
     refusing: Vec<IpAddr>,
+    /// Whether connections are accepted, and nothing is answered.
+    is_silent: bool,
     dialed: Vec<String>,
 }
 
@@ -85,8 +87,13 @@ impl Dialer for Network {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (near, far) = duplex(1 << 10);
+        let mut peer = Peer::new(far, Received::default());
+        if self.0.lock().unwrap().is_silent {
+            tokio::spawn(async move { peer.receive_all().await });
+            return Ok(near);
+        }
         let host = host.to_owned();
-        tokio::spawn(async move { serve(Peer::new(far, Received::default()), &host).await });
+        tokio::spawn(async move { serve(peer, &host).await });
         Ok(near)
     }
 }
@@ -212,6 +219,24 @@ fn a_name_that_hangs_is_waited_for_only_while_there_is_no_host() {
         assert!(error.is_timeout() && error.phase() == ClientPhase::Resolve, "{error:?}");
         assert_eq!(start.elapsed(), Duration::from_millis(500));
         assert_eq!(format!("{error:#}"), "/: looking up api: the whole exchange took longer than 500 ms");
+    });
+}
+
+/// The limit for the whole exchange begins with the call, and not once more with the first host.
+#[test]
+fn a_first_look_up_takes_of_the_time_for_the_whole_exchange() {
+    paused(async {
+        let network = Network::new(&[1]);
+        network.set(|state| {
+            state.takes = 2;
+            state.is_silent = true;
+        });
+        let client = network.client().with_timeout(Duration::from_secs(3));
+        let start = Instant::now();
+        let builder = client.balance::<&str>([]).unwrap();
+        let error = ask(&builder.each_address_of("http://api:8080").unwrap().build()).await.unwrap_err();
+        assert!(error.is_timeout() && error.phase() == ClientPhase::Wait, "{error:?}");
+        assert_eq!(start.elapsed(), Duration::from_secs(3));
     });
 }
 

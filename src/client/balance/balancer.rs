@@ -13,7 +13,7 @@ use super::tasks::{first_look_ups, start_look_ups};
 use crate::client::call::{Call, ResponseReader};
 use crate::client::error::{ClientCause, ClientError};
 use crate::client::host::Host;
-use crate::client::retry::{Outcome, Tries};
+use crate::client::retry::{EarlierAttempts, Outcome, Tries};
 use crate::client::route::origin;
 use crate::client::send::{ClientUpgraded, RequestSender, Winner, has_call_body, hedge};
 use crate::memory::Reset;
@@ -263,23 +263,24 @@ impl Balancer {
         request: &'a Request,
         body: Option<&'a Body>,
     ) -> Result<Round<'a>, ClientError> {
-        let BalancerInner { sender, hosts, health, .. } = &*self.inner;
-        let assigned = match start_look_ups(hosts, health) {
-            false => self.inner.assign_first(request),
+        let BalancerInner { hosts, health, .. } = &*self.inner;
+        let sender = self.sender.as_ref().unwrap_or(&self.inner.sender);
+        let timeouts = sender.timeouts();
+        let at_begin = EarlierAttempts { failed: 0, deadline: timeouts.deadline };
+        let assignment = match start_look_ups(hosts, health) {
+            false => self.inner.assign_first(request)?.through(self.sender.as_ref()),
             true => {
-                let timeouts = sender.timeouts();
-                boxed(|| first_look_ups(hosts, health, timeouts.deadline)).await;
+                boxed(|| first_look_ups(hosts, health, at_begin.deadline)).await;
                 let assigned = self.inner.assign_first(request);
-                assigned.map_err(|error| timeouts.describe(error, request, sender.settings()))
+                let assigned = assigned.map_err(|error| timeouts.describe(error, request, sender.settings()));
+                assigned?.through(self.sender.as_ref()).with_earlier(at_begin)
             }
         };
-        let assignment = assigned?.through(self.sender.as_ref());
         let tries = self.inner.retry.as_deref().map(|policy| {
             assignment.member.deposit();
-            let deadline = self.sender.as_ref().unwrap_or(&self.inner.sender).timeouts().deadline;
-            Tries::new(policy, request, body, deadline)
+            Tries::new(policy, request, body, at_begin.deadline)
         });
-        Ok(Round { request, assignment, tries, wait: None })
+        Ok(Round { request, assignment, at_begin, tries, wait: None })
     }
 
     /// Sends the request of `round`, hedged, and receives the response into `response`, including its body.
@@ -412,11 +413,8 @@ impl Balancer {
 
     /// Has the request of `round` go to another host.
     fn set_assignment(&self, round: &mut Round<'_>, next: Assignment) {
-        let next = next.through(self.sender.as_ref());
-        round.assignment = match &round.tries {
-            Some(tries) => next.with_earlier(tries.earlier()),
-            None => next,
-        };
+        let earlier = round.tries.as_ref().map_or(round.at_begin, Tries::earlier);
+        round.assignment = next.through(self.sender.as_ref()).with_earlier(earlier);
     }
 }
 

@@ -15,6 +15,8 @@ use crate::runtime::Instant;
 pub(super) struct Round<'a> {
     pub(super) request: &'a Request,
     pub(super) assignment: Assignment,
+    /// No attempts, and the deadline from the beginning on, which no other host puts off.
+    pub(super) at_begin: EarlierAttempts,
     /// The attempts so far, if there is a policy for retries.
     pub(super) tries: Option<Tries<'a>>,
     /// The wait for the next attempt, if there is one.

@@ -24,7 +24,7 @@ pub(in crate::client) enum NextHost {
 #[derive(Clone, Copy, Default)]
 pub(in crate::client) struct EarlierAttempts {
     pub(in crate::client) failed: u32,
-    /// When the whole exchange must be complete, if there were any.
+    /// When the whole exchange must be complete, which began with the first of them.
     pub(in crate::client) deadline: Option<Instant>,
 }
 
