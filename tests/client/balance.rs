@@ -408,6 +408,25 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     });
 }
 
+/// A host must not lead its balancer elsewhere, whichever connections that uses.
+#[cfg(feature = "proxy-protocol")]
+#[test]
+fn redirects_are_returned_through_another_client_as_well_rfc9110_15_4() {
+    paused(async {
+        let stage = Stage::always("HTTP/1.1 302 x\r\nlocation: http://b/x\r\ncontent-length: 0\r\n\r\n");
+        let client = stage.client();
+        let balancer = client.balance(["http://a"]).unwrap().build();
+        let (request, mut response) = (Request::get("/").unwrap(), Response::new());
+        for balancer in [balancer.through(&client), balancer] {
+            balancer.send(&request, &mut response).await.unwrap();
+            assert_eq!(response.status.as_u16(), 302);
+            balancer.open_response(&request, &mut response).await.unwrap();
+            assert_eq!(response.status.as_u16(), 302);
+        }
+        assert!(stage.dialed().iter().all(|host| host == "a:80"), "{:?}", stage.dialed());
+    });
+}
+
 /// The second host has the time that the first one has left.
 #[test]
 fn the_limit_for_the_whole_exchange_is_that_of_all_hosts() {

@@ -13,6 +13,7 @@ use super::tasks::{first_look_ups, start_look_ups};
 use crate::client::call::{Call, ResponseReader};
 use crate::client::error::{ClientCause, ClientError};
 use crate::client::host::Host;
+use crate::client::redirects::Redirects;
 use crate::client::retry::{EarlierAttempts, Outcome, Tries};
 use crate::client::route::origin;
 use crate::client::send::{ClientUpgraded, RequestSender, Winner, has_call_body, hedge};
@@ -249,7 +250,8 @@ impl Balancer {
     /// Returns this balancer with the connections of `sender`.
     #[allow(dead_code, reason = "unused without the feature `proxy-protocol`")]
     pub(in crate::client) fn with_sender(&self, sender: RequestSender) -> Balancer {
-        Balancer { inner: self.inner.clone(), sender: Some(sender.with_retry(None)) }
+        let sender = sender.with_retry(None).with_redirects(Redirects::Return);
+        Balancer { inner: self.inner.clone(), sender: Some(sender) }
     }
 
     /// Makes the balancer that a builder has described.
