@@ -564,6 +564,20 @@ async fn a_balancer_retries_on_another_host() {
     );
 }
 
+/// A drained host is no other one: the only host with a weight may ask for patience.
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_counts_beside_a_drained_host_rfc9110_10_2_3() {
+    for (asked, expected) in [(100, (503, 0)), (20, (503, 2))] {
+        let busy = format!("HTTP/1.1 503 x\r\nretry-after: {asked}\r\ncontent-length: 0\r\n\r\n");
+        let client = Stage::always(busy).builder().retry(at_once()).build();
+        let balancer = client.balance(["http://a", "http://b"]).unwrap().build();
+        assert!(balancer.set_weight("http://b", 0));
+        let start = Instant::now();
+        let ended = ask_balancer(&balancer, Way::Sends, Request::get("/").unwrap()).await.unwrap();
+        assert_eq!((ended, start.elapsed().as_secs()), (expected, expected.1 as u64 * asked), "{asked}");
+    }
+}
+
 /// Each host of a balancer gets little more than its share, however many fail.
 #[tokio::test(start_paused = true)]
 async fn the_dead_hosts_of_a_balancer_get_little_more_than_their_load() {

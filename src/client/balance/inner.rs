@@ -78,10 +78,7 @@ impl BalancerInner {
         let members = self.hosts.members();
         members.iter().for_each(|member| start_checks(member, &self.health));
         let now = members.iter().any(|member| member.is_out()).then(runtime::now);
-        let is_candidate = |member: &Member| {
-            member.weight() > 0 && excluded.is_none_or(|excluded| excluded.id() != member.id())
-        };
-        let candidates = || members.iter().filter(|member| is_candidate(member));
+        let candidates = || members.iter().filter(|member| is_candidate(member, excluded));
         let is_fit = |member: &Arc<Member>| member.is_up() && now.is_none_or(|now| member.admits(now));
         let primaries = || candidates().filter(|member| member.tier() == 0);
         let all_primaries = || members.iter().filter(|member| member.weight() > 0 && member.tier() == 0);
@@ -284,7 +281,7 @@ impl BalancerInner {
         outcome: Outcome<'_>,
     ) -> Option<(Assignment, RetryWait)> {
         let now = runtime::now();
-        let is_other = |member: &Arc<Member>| member.id() != failed.member.id();
+        let is_other = |member: &Arc<Member>| is_candidate(member, Some(&failed.member));
         let next_host = match self.hosts.members().iter().any(is_other) {
             true => NextHost::Other,
             false => NextHost::Same,
@@ -298,6 +295,11 @@ impl BalancerInner {
         // Only now, so that a retry which is not made takes no turn.
         chosen.map(|member| (self.assign_before_wait(member), wait))
     }
+}
+
+/// Whether a host can get a request that is for any but `excluded`.
+fn is_candidate(member: &Member, excluded: Option<&Arc<Member>>) -> bool {
+    member.weight() > 0 && excluded.is_none_or(|excluded| excluded.id() != member.id())
 }
 
 /// Whether an error is the caller's fault and not the host's.
