@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::client::{Balancer, BalancerBuilder, ClientTimeouts};
+use corehttp::client::{Balancer, BalancerBuilder, ClientLimits, ClientTimeouts};
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientBuilder, ClientError, Request, Response};
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
@@ -173,6 +173,38 @@ fn a_host_is_not_blamed_for_the_bounds_of_its_caller() {
         let counts = balancer.counts();
         assert!(counts.iter().all(|host| host.failed == 0 && host.ejections == 0), "{counts:?}");
     });
+}
+
+/// A body that the caller cuts off, and a line in which all wait for one connection, show nothing of a host either.
+#[test]
+fn a_host_is_not_blamed_for_bounds_of_a_body_or_of_the_line() {
+    let second = Duration::from_secs(1);
+    let cut = |client: ClientBuilder| {
+        client.limits(ClientLimits { body_max: 0, connections_per_host_max: 1, ..ClientLimits::default() })
+    };
+    let in_line = |client: ClientBuilder| {
+        let limits = ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() };
+        client.limits(limits).timeouts(ClientTimeouts { queue: second / 2, ..ClientTimeouts::default() })
+    };
+    let late = |client: ClientBuilder| client.timeout(second / 2);
+    let [well, slow] = [(Behavior::Well, 0), (Behavior::Well, 1)];
+    for (what, (behavior, takes), set) in [
+        ("body_max", well, &cut as &dyn Fn(ClientBuilder) -> ClientBuilder),
+        ("the line", slow, &in_line),
+        ("the total time", (Behavior::TooLittle, 0), &late),
+    ] {
+        let hosts = Hosts { takes: second * takes, ..Hosts::new(behavior) };
+        let balancer = hosts.balance_by(set).retry_other_hosts(true).build();
+        paused(async move {
+            assert!(failed(&balancer, 100).await >= 10, "{what}");
+            for host in balancer.counts() {
+                assert!(
+                    host.failed == 0 && host.penalties == 0 && host.ejections == 0 && host.pending == 0,
+                    "{what}: {host:?}"
+                );
+            }
+        });
+    }
 }
 
 /// Reads the body of a response as a stream.

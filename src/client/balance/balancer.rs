@@ -25,9 +25,10 @@ use crate::runtime::{self, boxed, sleep_until};
 ///
 /// A host that fails gets fewer requests for some time. Each failure counts as one more pending request, for 3 s by default.
 /// One that fails five times in a row, or much more often than the others, is [ejected](super::Ejection). A failure is any
-/// error that is not the caller's fault, and a response of 502, 503 or 504. A broken host often sends these at once, and would
-/// otherwise look the least busy. With [`healthy_if`](super::BalancerBuilder::healthy_if), other outcomes are failures. After
-/// failed active [checks](super::BalancerBuilder::health_check), a host gets no requests while there are others.
+/// error of the host, and a response of 502, 503 or 504. A broken host often sends these at once, and would otherwise look the
+/// least busy. An error of the caller is none: a body that the request lacks, a wait for one of too few connections, or a body
+/// of a response that exceeds the caller's `body_max` or time limit for the whole exchange. With
+/// [`healthy_if`](super::BalancerBuilder::healthy_if), other outcomes are failures. After failed active [checks](super::BalancerBuilder::health_check), a host gets no requests while there are others.
 ///
 /// Made by [`Client::balance`](crate::Client::balance). Clones are the same balancer. Targets must be only a path, since the
 /// host is chosen later. A gateway makes them with [`Request::forwarded_to`]`("/")`. Redirects are not followed.
@@ -334,8 +335,8 @@ impl Balancer {
             (_, second) => second,
         };
         match (loser, hedged.loser_error) {
-            (Some(loser), Some(error)) if !is_callers_fault(&error) => {
-                self.inner.record(&loser.member, loser.is_trial, Err(&error));
+            (Some(loser), Some(error)) => {
+                self.inner.record_head(&loser.member, loser.is_trial, Err(&error));
             }
             // Only the first attempt, since a second one began later; and against a host that works, since an error comes soon.
             (Some(loser), None)

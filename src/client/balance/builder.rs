@@ -263,7 +263,7 @@ impl BalancerBuilder {
     }
 
     /// Sets which hosts are healthy, by a function of the head of a response or of the error instead. The function is not
-    /// called for errors that are the caller's fault. Default: each host with a response is healthy, even of 500, but not of
+    /// called for errors of the caller. Default: each host with a response is healthy, even of 500, but not of
     /// 502, 503 or 504 (RFC 9110 §15.6.3 to §15.6.5).
     ///
     /// A host that answers each request with 500 has [penalties](BalancerBuilder::penalty) alone. Make 500 a failure as well,

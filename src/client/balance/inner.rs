@@ -221,32 +221,33 @@ impl BalancerInner {
             match (outcome, &mut head) {
                 (Err(error), Some(head)) => self.record_broken_body(&member, head, error),
                 (Ok(_), Some(_)) => {}
-                (Err(error), None) if is_callers_fault(error) => {
-                    head = Some(HeadRecord { is_over: true, ended_row: None });
-                }
                 (outcome, None) => head = Some(self.record_head(&member, is_trial, outcome)),
             }
         })
     }
 
-    /// Records the head of a response, or the error instead, as [`BalancerInner::record`] does.
+    /// Records the head of a response, or the error instead, as [`BalancerInner::record`] does. An error that shows nothing of
+    /// the host is not recorded.
     pub(super) fn record_head(
         &self,
         member: &Arc<Member>,
         is_trial: bool,
         outcome: Outcome<'_>,
     ) -> HeadRecord {
+        if outcome.is_err_and(|error| !is_of_host(error)) {
+            return HeadRecord { is_over: true, ended_row: None };
+        }
         let failures = member.failures_in_a_row();
         let ended_row = (failures > 0).then(|| (failures, runtime::now()));
         let is_over = !self.record(member, is_trial, outcome) || outcome.is_err();
         HeadRecord { is_over, ended_row }
     }
 
-    /// Records the first error of the body after `head`, unless that was a failure. A bound of the caller is none of the host: a
-    /// slow reader may have exceeded it.
+    /// Records the first error of the body after `head`, unless that was a failure. A bound of the caller is none of the host,
+    /// in whichever phase: a slow reader may have exceeded it.
     fn record_broken_body(&self, member: &Arc<Member>, head: &mut HeadRecord, error: &ClientError) {
         let is_over = mem::replace(&mut head.is_over, true);
-        if is_over || is_callers_fault(error) || error.exceeds_callers_bound() {
+        if is_over || error.exceeds_callers_bound() || !is_of_host(error) {
             return;
         }
         // The head has ended a row of failures that goes on.
@@ -300,6 +301,17 @@ impl BalancerInner {
 /// Whether a host can get a request that is for any but `excluded`.
 fn is_candidate(member: &Member, excluded: Option<&Arc<Member>>) -> bool {
     member.weight() > 0 && excluded.is_none_or(|excluded| excluded.id() != member.id())
+}
+
+/// Whether an error shows anything of the host. The line for a connection is one of the callers, and so are the bounds that a
+/// body exceeds while it comes.
+pub(super) fn is_of_host(error: &ClientError) -> bool {
+    let is_bound = match error.phase() {
+        ClientPhase::Queue => true,
+        ClientPhase::Receive => error.exceeds_callers_bound(),
+        _ => false,
+    };
+    !is_bound && !is_callers_fault(error)
 }
 
 /// Whether an error is the caller's fault and not the host's.

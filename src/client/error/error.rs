@@ -15,6 +15,7 @@ use crate::error_text::{TimeLimit, write_error};
 use crate::exchange::ExchangeError;
 use crate::message::{MessageError, Response, Status};
 use crate::net::{ConnError, DialError};
+use crate::wire::WireError;
 
 /// Why an exchange brought no response.
 ///
@@ -163,10 +164,15 @@ impl ClientError {
         self
     }
 
-    /// Whether it is the time limit of the whole exchange or the bound for decoded content that was exceeded.
+    /// Whether it is the time limit of the whole exchange or a bound for the body that was exceeded.
     pub(in crate::client) fn exceeds_callers_bound(&self) -> bool {
         let is_total = matches!(self.0.detail, Some(Detail::TotalLimit(_)));
-        is_total || matches!(self.0.cause, ClientCause::Coding(CodingError::TooLarge(_)))
+        let is_too_large = matches!(
+            self.0.cause,
+            ClientCause::Coding(CodingError::TooLarge(_))
+                | ClientCause::Exchange(ExchangeError::Wire(WireError::BodyTooLarge, _))
+        );
+        is_total || is_too_large
     }
 
     /// Adds the time limit of the phase, if one was exceeded and none was added before.
