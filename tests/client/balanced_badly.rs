@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::client::{Balancer, BalancerBuilder, ClientLimits, ClientTimeouts};
+use corehttp::client::{Balancer, BalancerBuilder, ClientLimits, ClientTimeouts, HealthCheck};
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientBuilder, ClientError, Request, Response};
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
@@ -33,6 +33,8 @@ enum Behavior {
     /// It announces two lengths.
     TwoLengths,
     Refuses,
+    /// It and the others cannot be dialed, since this process has too many open files.
+    NoDescriptors,
 }
 
 #[derive(Clone)]
@@ -68,7 +70,7 @@ impl Hosts {
             let head = "HTTP/1.1 200 OK\r\ncontent-length: ";
             match behavior {
                 Behavior::Well => peer.send(format!("{head}1\r\n\r\n{host}")).await?,
-                Behavior::Refuses => return Ok(()),
+                Behavior::Refuses | Behavior::NoDescriptors => return Ok(()),
                 Behavior::HalfHead => return peer.send(head).await,
                 Behavior::HalfBody => return peer.send(format!("{head}2\r\n\r\n{host}")).await,
                 Behavior::TwoLengths => {
@@ -90,8 +92,10 @@ impl Dialer for Hosts {
     type Stream = DuplexStream;
 
     async fn dial(&self, host: &str, _port: u16) -> io::Result<DuplexStream> {
-        if host == "a" && *self.behavior.lock().unwrap() == Behavior::Refuses {
-            return Err(io::ErrorKind::ConnectionRefused.into());
+        match *self.behavior.lock().unwrap() {
+            Behavior::Refuses if host == "a" => return Err(io::ErrorKind::ConnectionRefused.into()),
+            Behavior::NoDescriptors => return Err(io::Error::from_raw_os_error(24)),
+            _ => {}
         }
         let (near, far) = duplex(1 << 12);
         tokio::spawn(self.clone().serve(Peer::new(far, Received::default()), host.to_owned()));
@@ -205,6 +209,24 @@ fn a_host_is_not_blamed_for_bounds_of_a_body_or_of_the_line() {
             }
         });
     }
+}
+
+/// A want of this process must not eject all hosts, nor take them for down.
+#[cfg(unix)]
+#[test]
+fn a_host_is_not_blamed_for_a_want_of_descriptors() {
+    paused(async {
+        let hosts = Hosts::new(Behavior::NoDescriptors);
+        let check = HealthCheck::connect().interval(Duration::from_millis(50));
+        let balancer = hosts.balance().health_check(check).build();
+        assert_eq!(failed(&balancer, 40).await, 40);
+        *hosts.behavior.lock().unwrap() = Behavior::Well;
+        assert_eq!(failed(&balancer, 40).await, 0);
+        for host in balancer.counts() {
+            assert!(host.failed == 0 && host.ejections == 0 && host.down.is_none(), "{host:?}");
+            assert_eq!(host.served, 10, "{host:?}");
+        }
+    });
 }
 
 /// Reads the body of a response as a stream.

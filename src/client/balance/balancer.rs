@@ -26,9 +26,11 @@ use crate::runtime::{self, boxed, sleep_until};
 /// A host that fails gets fewer requests for some time. Each failure counts as one more pending request, for 3 s by default.
 /// One that fails five times in a row, or much more often than the others, is [ejected](super::Ejection). A failure is any
 /// error of the host, and a response of 502, 503 or 504. A broken host often sends these at once, and would otherwise look the
-/// least busy. An error of the caller is none: a body that the request lacks, a wait for one of too few connections, or a body
-/// of a response that exceeds the caller's `body_max` or time limit for the whole exchange. With
-/// [`healthy_if`](super::BalancerBuilder::healthy_if), other outcomes are failures. After failed active [checks](super::BalancerBuilder::health_check), a host gets no requests while there are others.
+/// least busy. With [`healthy_if`](super::BalancerBuilder::healthy_if), other outcomes are failures. After failed active
+/// [checks](super::BalancerBuilder::health_check), a host gets no requests while there are others.
+///
+/// An error of the caller counts against no host: a body of the request that fails, a wait for one of too few connections, or a
+/// body of a response that exceeds `body_max` or the time limit for the whole exchange. Nor does a want of file descriptors.
 ///
 /// Made by [`Client::balance`](crate::Client::balance). Clones are the same balancer. Targets must be only a path, since the
 /// host is chosen later. A gateway makes them with [`Request::forwarded_to`]`("/")`. Redirects are not followed.

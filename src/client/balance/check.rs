@@ -8,6 +8,7 @@ use crate::client::error::{ClientError, ClientPhase};
 use crate::client::host::Host;
 use crate::client::retry::random_share;
 use crate::message::{MessageError, Request, Response, Status, TargetError, TargetForm};
+use crate::net;
 
 /// How a [`Balancer`](super::Balancer) checks its hosts.
 ///
@@ -121,7 +122,7 @@ impl HealthCheck {
     }
 
     /// Checks `host`, whose response goes into `response`. Returns `None` if that was not possible, since all connections to
-    /// the host are in use.
+    /// the host are in use, or there is no file descriptor for another.
     pub(super) async fn run(&self, host: &Host, response: &mut Response) -> Option<Result<(), CheckFailure>> {
         let outcome = match &self.request {
             Some(request) => host.send(request, response).await,
@@ -186,6 +187,7 @@ impl CheckFailure {
     fn from_error(error: &ClientError) -> Option<CheckFailure> {
         match error.phase() {
             ClientPhase::Queue => None,
+            _ if net::is_out_of_descriptors(error) => None,
             phase => Some(CheckFailure::Exchange(phase)),
         }
     }

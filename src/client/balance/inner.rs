@@ -17,6 +17,7 @@ use crate::client::send::RequestSender;
 use crate::exchange::ExchangeError;
 use crate::memory::lock;
 use crate::message::{Request, TargetForm};
+use crate::net;
 use crate::runtime::{self, Instant, later};
 
 /// The state that the clones of a balancer share.
@@ -303,15 +304,15 @@ fn is_candidate(member: &Member, excluded: Option<&Arc<Member>>) -> bool {
     member.weight() > 0 && excluded.is_none_or(|excluded| excluded.id() != member.id())
 }
 
-/// Whether an error shows anything of the host. The line for a connection is one of the callers, and so are the bounds that a
-/// body exceeds while it comes.
+/// Whether an error shows anything of the host. The line for a connection is one of the callers, so are the bounds that a body
+/// exceeds while it comes, and a want of file descriptors is one of this process.
 pub(super) fn is_of_host(error: &ClientError) -> bool {
     let is_bound = match error.phase() {
         ClientPhase::Queue => true,
         ClientPhase::Receive => error.exceeds_callers_bound(),
         _ => false,
     };
-    !is_bound && !is_callers_fault(error)
+    !is_bound && !is_callers_fault(error) && !net::is_out_of_descriptors(error)
 }
 
 /// Whether an error is the caller's fault and not the host's.
