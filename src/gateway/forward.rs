@@ -338,7 +338,7 @@ impl Context {
 
 /// Prepares the head `behind` to be sent: it loses the fields of the hop, whose `connection` lines are returned, and gets those
 /// of the handler.
-fn merge_heads(behind: &mut Response, of_handler: &Headers) -> Headers {
+pub(super) fn merge_heads(behind: &mut Response, of_handler: &Headers) -> Headers {
     let connection_options = forward_fields(behind);
     // A response has one id.
     if of_handler.contains(REQUEST_ID) {

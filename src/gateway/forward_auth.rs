@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::forward::merge_heads;
 use super::relay::gateway_error;
 use crate::client::Balancer;
 use crate::message::{FieldName, Headers, MessageError, Request, Response, Status, TargetError, TargetForm};
@@ -107,9 +108,9 @@ impl Middleware for ForwardAuth {
         if !answer.status.is_redirection() && !answer.status.is_client_error() {
             return Err(Error::new(Status::BAD_GATEWAY, "the server that decides has failed"));
         }
-        answer.headers.forward();
+        merge_heads(&mut answer, &ctx.response.headers);
         ctx.response.status = answer.status;
-        ctx.response.headers.append_all(&answer.headers);
+        ctx.response.headers = answer.headers;
         ctx.response.body = answer.body;
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::client::ClientTimeouts;
-use corehttp::middleware::{ForwardAuth, wrap};
+use corehttp::middleware::{ForwardAuth, RequestId, wrap};
 use corehttp::net::MemoryListener;
 use corehttp::{
     BodyPlan, Client, Context, Handler, Method, Request, Response, Server, ServerHandle, Service, Status,
@@ -213,6 +213,22 @@ fn a_refusal_is_passed_on_and_a_failure_is_none() {
             assert_eq!(response.body.bytes(), b"sign in");
         }
     }
+}
+
+/// As with a response that is forwarded, the id is that of the server in front.
+#[test]
+fn a_refusal_that_is_passed_on_has_one_id() {
+    let auth = Auth::new(|ctx| {
+        ctx.response.status = Status::UNAUTHORIZED;
+        ctx.response.headers.set("x-request-id", "behind").unwrap();
+    });
+    let servers = auth.client.balance(["http://auth"]).unwrap().build();
+    let checked = (RequestId::new(), ForwardAuth::new(servers, "/").unwrap());
+    let service = Server::new().service(wrap(checked, |_: &mut Context| ()));
+    let response = respond(&service, Request::get("/").unwrap());
+    assert_eq!(response.status, Status::UNAUTHORIZED);
+    let ids: Vec<_> = response.headers.all("x-request-id").collect();
+    assert!(ids.len() == 1 && ids[0] != b"behind", "{ids:?}");
 }
 
 #[test]
