@@ -131,6 +131,8 @@ impl Retry {
     ///
     /// The function need not consider whether another attempt does harm. It is called once for each attempt, before the body of
     /// a response is received. A body that is cut afterwards is an error without a retry.
+    /// [`Balancer::send`](crate::client::Balancer::send) calls it after the body, so that a cut one is an error of which it
+    /// decides.
     ///
     /// # Examples
     ///
