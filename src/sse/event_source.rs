@@ -22,7 +22,8 @@ use crate::runtime::{self, Handle, Instant, later, now, sleep_until};
 ///
 /// A server ends the stream with 204. A stream that is silent for longer than
 /// [`ClientTimeouts::receive`](crate::client::ClientTimeouts::receive), 30 s by default, counts as broken. A comment now and
-/// then prevents that.
+/// then prevents that. The time limit of the client for a whole exchange ends each stream, however lively that is.
+/// [`Client::with_timeout`]`(None)` is a client without one.
 ///
 /// # Examples
 ///
