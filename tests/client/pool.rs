@@ -48,6 +48,29 @@ async fn one_connection_serves_one_exchange_after_another() {
     assert!(response.timings().reused);
 }
 
+/// A runtime whose thread is busy has not noticed the end, and a POST cannot be sent again.
+#[tokio::test]
+async fn a_post_takes_no_connection_that_was_closed_a_moment_ago_rfc9112_9_3_1() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (closed, closings) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1 << 10]).unwrap();
+            stream.write_all(OK.as_bytes()).unwrap();
+            drop(stream);
+            closed.send(()).unwrap();
+        }
+    });
+    let (client, request, mut response) = (Client::new(), Request::post(&url).unwrap(), Response::new());
+    for round in 0..50 {
+        let sent = client.send(&request, &mut response).await;
+        assert!(sent.is_ok(), "request {round}: {sent:?}");
+        closings.recv().unwrap();
+    }
+}
+
 /// 10,000 exchanges with a server that closes each connection whenever it likes give 10,000 responses and no error.
 #[tokio::test]
 async fn a_server_that_closes_at_random_is_never_noticed() {

@@ -166,6 +166,11 @@ impl PooledConn {
         self.exchange.target.push_str(target);
     }
 
+    /// Whether the server has closed this connection, which was idle, as the kernel has it. The runtime may not have noticed.
+    pub(in crate::client) fn is_closed_in_kernel(&mut self) -> bool {
+        self.exchange.progress.was_idle && !self.conn.transport.is_quiet_in_kernel()
+    }
+
     /// Closes the connection. The rest of the body will not be received.
     pub(in crate::client) fn close(&mut self) {
         self.conn.transport = Transport::Closed;

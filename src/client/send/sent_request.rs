@@ -64,6 +64,12 @@ impl<'r> SentRequest<'r> {
                 waited.map_err(|error| timeouts.describe(span.fail(error), request, &pools.settings))?
             }
         };
+        // A request that is not idempotent would be lost with a closed connection: it cannot be sent again.
+        if !request.method().is_idempotent() && pooled.is_closed_in_kernel() {
+            let replaced = boxed(|| replace_stale(pooled, timeouts)).await;
+            pooled =
+                replaced.map_err(|error| timeouts.describe(span.fail(error), request, &pools.settings))?;
+        }
         let cookies = pooled.permit.pool.cookies(outgoing);
         let prepared = PreparedRequest {
             outgoing: outgoing.with_trace(span.fields()).with_cookie(cookies.cookie()),
