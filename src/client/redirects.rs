@@ -10,7 +10,8 @@ use crate::message::{Redirect, Request, Status};
 /// A redirect that is followed changes the request as follows:
 ///
 /// - 301 and 302 turn POST into GET, and 303 turns everything but HEAD into GET. The body is then dropped, along with
-///   the fields that describe it. 307 and 308 change nothing.
+///   the fields that describe it. With another method, `range` and conditions such as `if-none-match` are dropped too. 307
+///   and 308 change nothing.
 /// - `authorization`, `cookie` and `proxy-authorization` are dropped for another origin than that of the request, also
 ///   those from [`ClientBuilder::default_header`]. Once dropped, they do not come back. A user and a password in the
 ///   `location` are sent where it leads.

@@ -225,6 +225,32 @@ async fn a_location_that_is_not_utf8_is_escaped_octet_by_octet() {
     assert_eq!(stage.received()[1], "GET /caf%E9 HTTP/1.1\r\nhost: a\r\n\r\n");
 }
 
+/// A condition about the state that a PUT has met is none about the page that it leads to.
+#[tokio::test(start_paused = true)]
+async fn conditions_stay_behind_with_the_method_rfc9110_13_1() {
+    const CONDITIONS: [&str; 6] =
+        ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"];
+    for (status, method, is_kept) in [
+        (303, Method::Put, false),
+        (303, Method::Delete, false),
+        (302, Method::Post, false),
+        (303, Method::Get, true),
+        (303, Method::Head, true),
+        (302, Method::Get, true),
+        (307, Method::Put, true),
+    ] {
+        let stage = redirecting(status, "/end");
+        let mut request = Request::new(method, "http://a/").unwrap();
+        CONDITIONS.iter().for_each(|name| request.headers.set(name, "*").unwrap());
+        // This server answers HEAD with a stray body: only what it has received counts.
+        let _ = stage.client().send(&request, &mut Response::new()).await;
+        let next = &stage.received()[1];
+        for name in CONDITIONS {
+            assert_eq!(next.contains(&format!("\r\n{name}: *\r\n")), is_kept, "{status} {method}: {next}");
+        }
+    }
+}
+
 /// A 303 leads to something that is retrieved, so nothing of the body goes along, whatever the method was.
 #[tokio::test(start_paused = true)]
 async fn a_body_stays_behind_with_all_that_describes_it_rfc9110_15_4() {

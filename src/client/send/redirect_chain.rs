@@ -115,6 +115,9 @@ fn next_request(
     let retrieval = retrieval_method(response.status, request.method());
     let mut next = Request::with_target(retrieval.unwrap_or(request.method()), target);
     next.headers = request.headers.clone();
+    if next.method() != request.method() {
+        next.headers.remove_each(&CONDITIONAL_FIELDS);
+    }
     match retrieval {
         Some(_) => next.headers.remove_each(&CONTENT_FIELDS),
         None if !request.body.rewind() => return Err(error(ClientCause::BodyConsumed)),
@@ -128,6 +131,17 @@ fn next_request(
     hide_origins(&mut next.headers, origin.key(), &target_origin);
     Ok(Some((next, RedirectTaint::CrossOrigin)))
 }
+
+/// The fields that make a request depend on the state of its target (RFC 9110 §13.1). With another method, they would be about
+/// the state of another resource: a `PUT` with `if-none-match: *` would become a GET that is answered with 304.
+const CONDITIONAL_FIELDS: [FieldName<'static>; 6] = [
+    FieldName::new("if-match"),
+    FieldName::new("if-modified-since"),
+    FieldName::new("if-none-match"),
+    FieldName::new("if-range"),
+    FieldName::new("if-unmodified-since"),
+    FieldName::new("range"),
+];
 
 /// The location of `response`, if it has one. Repeating the same one is harmless; if there are two
 /// different ones, another reader of the response might follow the other.
