@@ -637,7 +637,7 @@ async fn the_body_of_a_redirect_is_dropped_within_bounds() {
     }
 }
 
-/// The timeout of a body must not be spent on one that nobody needs.
+/// The timeout of a body must not be spent on one that nobody needs, nor more time than another connection takes.
 #[tokio::test(start_paused = true)]
 async fn a_redirect_whose_body_does_not_come_is_followed_anyway() {
     const SIZED: &str = "content-length: 50\r\n\r\n";
@@ -659,13 +659,13 @@ async fn a_redirect_whose_body_does_not_come_is_followed_anyway() {
         let (stage, start) = (new(), tokio::time::Instant::now());
         let client = stage.client();
         assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (200, "ok".into()));
-        assert_eq!((stage.dialed().len(), start.elapsed().as_millis() / 10), (2, 100), "{framing} {drop}");
+        assert_eq!((stage.dialed().len(), start.elapsed().as_millis() / 10), (2, 10), "{framing} {drop}");
         assert_eq!((client.busy_connections(), client.idle_connections()), (0, 1));
         // Nor is it waited for beyond the time of the exchange.
         let (hurried, start) =
-            (new().client().with_timeout(Duration::from_millis(500)), tokio::time::Instant::now());
+            (new().client().with_timeout(Duration::from_millis(50)), tokio::time::Instant::now());
         assert!(ask(&hurried, &get("http://a/")).await.unwrap_err().is_timeout());
-        assert_eq!(start.elapsed().as_millis() / 10, 50, "{framing} {drop}");
+        assert_eq!(start.elapsed().as_millis() / 10, 5, "{framing} {drop}");
     }
 }
 

@@ -345,8 +345,8 @@ impl PooledConn {
     }
 }
 
-/// How long draining a connection may take. Opening another one is faster.
-const DISCARD_MAX: Duration = Duration::from_secs(1);
+/// How long draining a connection may take, for which the next request waits. Opening another one is as fast.
+const DISCARD_MAX: Duration = Duration::from_millis(100);
 
 impl PooledConn {
     /// Receives the whole body into `response`, and gives the connection back.
