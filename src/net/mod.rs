@@ -59,7 +59,9 @@ pub(crate) use buffers::{READ_KEPT_MAX, READ_UNCOUNTED_MAX, ReadBuffer, WriteBuf
 pub(crate) use conn::Local;
 pub(crate) use conn::{Conn, ConnError, Locality, Sendable};
 pub(crate) use delegate::{delegate_stream, delegate_write};
-pub(crate) use dial::{AllowedAddresses, BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed};
+pub(crate) use dial::{
+    AllowedAddresses, BoxedStream, DialError, DialStep, DialTimes, HostConnector, stagger, timed,
+};
 pub use dial::{Dialer, Resolver, SrvRecord, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
 pub(crate) use idle_owner::{

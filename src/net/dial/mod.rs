@@ -13,4 +13,5 @@ pub use host_connector::Dialer;
 pub(crate) use host_connector::{
     AllowedAddresses, BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed,
 };
+pub(crate) use race::stagger;
 pub use resolver::{Resolver, SrvRecord, SystemResolver};

@@ -17,33 +17,46 @@ use crate::net::is_out_of_descriptors;
 
 /// Tries one address after the other until one succeeds, and drops the attempts that are still running.
 ///
-/// The next attempt starts when one fails, or when none has succeeded for a quarter of a second (RFC 8305 §5).
-///
 /// # Errors
 ///
 /// Fails if all attempts failed, with the most specific error and its address; and with `NotFound` if there is no
 /// address.
 pub(super) async fn race<T, F>(
-    mut addresses: VecDeque<SocketAddr>,
+    addresses: VecDeque<SocketAddr>,
     attempt: impl Fn(SocketAddr) -> F,
 ) -> io::Result<T>
 where
     F: Future<Output = io::Result<T>>,
 {
-    let mut running = Vec::new();
     let mut failures = Failures::default();
+    let connected =
+        stagger(addresses, attempt, |address, end| end.map_err(|error| failures.note(address, error)).ok());
+    let connected = connected.await;
+    connected.ok_or_else(|| failures.into())
+}
+
+/// Attempts one address after the other until `decide` makes a result of the end of one, and drops the attempts that are still
+/// running. `None` if there is no result.
+///
+/// The next attempt starts when one ends, or when none has ended for a quarter of a second (RFC 8305 §5).
+pub(crate) async fn stagger<T, R, F: Future<Output = T>>(
+    mut addresses: VecDeque<SocketAddr>,
+    attempt: impl Fn(SocketAddr) -> F,
+    mut decide: impl FnMut(SocketAddr, T) -> Option<R>,
+) -> Option<R> {
+    let mut running = Vec::new();
     loop {
         if let Some(address) = addresses.pop_front() {
             running.push(Connecting { address, connects: Box::pin(attempt(address)) });
         }
         if running.is_empty() {
-            return Err(failures.into());
+            return None;
         }
         let limit = if addresses.is_empty() { Duration::MAX } else { ATTEMPT_DELAY };
-        match timeout(limit, poll_fn(|cx| poll_all(&mut running, cx))).await {
-            Ok((_, Ok(connected))) => return Ok(connected),
-            Ok((address, Err(error))) => failures.note(address, error),
-            Err(_) => {}
+        if let Ok((address, end)) = timeout(limit, poll_fn(|cx| poll_all(&mut running, cx))).await
+            && let Some(result) = decide(address, end)
+        {
+            return Some(result);
         }
     }
 }
@@ -86,10 +99,10 @@ struct Connecting<F> {
 }
 
 /// Ready with the first attempt that has ended, and its result.
-fn poll_all<T, F>(running: &mut Vec<Connecting<F>>, cx: &mut Context<'_>) -> Poll<(SocketAddr, io::Result<T>)>
-where
-    F: Future<Output = io::Result<T>>,
-{
+fn poll_all<F: Future>(
+    running: &mut Vec<Connecting<F>>,
+    cx: &mut Context<'_>,
+) -> Poll<(SocketAddr, F::Output)> {
     for at in 0..running.len() {
         if let Poll::Ready(end) = running[at].connects.as_mut().poll(cx) {
             return Poll::Ready((running.remove(at).address, end));
