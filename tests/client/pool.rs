@@ -53,12 +53,14 @@ async fn one_connection_serves_one_exchange_after_another() {
 async fn a_post_takes_no_connection_that_was_closed_a_moment_ago_rfc9112_9_3_1() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (answered, answers) = channel();
     let (closed, closings) = channel();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let _ = stream.read(&mut [0; 1 << 10]).unwrap();
             stream.write_all(OK.as_bytes()).unwrap();
+            answers.recv().unwrap();
             drop(stream);
             closed.send(()).unwrap();
         }
@@ -67,6 +69,7 @@ async fn a_post_takes_no_connection_that_was_closed_a_moment_ago_rfc9112_9_3_1()
     for round in 0..50 {
         let sent = client.send(&request, &mut response).await;
         assert!(sent.is_ok(), "request {round}: {sent:?}");
+        answered.send(()).unwrap();
         closings.recv().unwrap();
     }
 }
