@@ -61,7 +61,7 @@ pub(crate) use request::{
 pub(crate) use response::Response;
 pub use response::{ClientInfo, Redirect, Timings};
 pub use start_line::ExtensionMethod;
-pub(crate) use start_line::{Explained, Method, Status, Version};
+pub(crate) use start_line::{Explained, Method, PeerFault, Status, Version};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use text::is_file_name;
 #[cfg(feature = "fs")]

@@ -210,7 +210,9 @@ where
             Outcome::Returned(result) if has_begun => result,
             Outcome::Returned(Ok(())) => finish(ctx, &call, &pump, answering).await,
             Outcome::Returned(Err(error)) if error.is_connection_lost() => Err(error),
-            Outcome::Returned(Err(error)) => fail(ctx, &call, &pump, answering, error).await,
+            Outcome::Returned(Err(error)) => {
+                fail(ctx, &call, &pump, answering, error.before_response()).await
+            }
             Outcome::Panicked(panic) if has_begun => resume_unwind(panic),
             Outcome::Panicked(panic) => {
                 call.hand_over(Err(panic)).await;

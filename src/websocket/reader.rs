@@ -93,7 +93,8 @@ impl<R: Role> Reader<R> {
     /// Fails if the connection does. Also fails if the peer is silent or takes nothing for too long.
     ///
     /// Fails with [`ExchangeError::NoCloseFrame`](crate::error::ExchangeError::NoCloseFrame) if the connection ends
-    /// without a close frame. That is code 1006 (RFC 6455 §7.1.5).
+    /// without a close frame. That is code 1006 (RFC 6455 §7.1.5). Errors of a client's connection are the
+    /// [`ClientCause::Exchange`](crate::client::ClientCause::Exchange) of a [`ClientError`](crate::ClientError).
     ///
     /// Fails with an [`Error`] if the peer breaks RFC 6455 or exceeds a bound. The peer gets a close frame, and the
     /// connection is closed. Later calls return `None`.
@@ -281,7 +282,7 @@ impl<R: Role> Reader<R> {
         if count == Some(0) {
             self.half.with(Link::close_now);
             self.ending = Some(Box::new(Ending::OVER));
-            return Poll::Ready(Err(ExchangeError::NoCloseFrame.into()));
+            return Poll::Ready(Err(R::failed(ExchangeError::NoCloseFrame)));
         }
         Poll::Ready(Ok(()))
     }

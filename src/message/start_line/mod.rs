@@ -5,6 +5,6 @@ mod status;
 mod version;
 
 pub use method::{ExtensionMethod, Method};
-pub(crate) use status::Explained;
 pub use status::Status;
+pub(crate) use status::{Explained, PeerFault};
 pub use version::Version;

@@ -136,6 +136,20 @@ impl fmt::Display for Explained {
 
 impl Error for Explained {}
 
+/// The source of the error of an upgraded connection whose peer is at fault. Once the server has switched protocols,
+/// that is the peer of the exchange; until then, it can only be the peer of another connection, such as a client's.
+#[allow(dead_code, reason = "unused without the feature `websocket`")]
+#[derive(Debug)]
+pub(crate) struct PeerFault;
+
+impl fmt::Display for PeerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the peer is at fault")
+    }
+}
+
+impl Error for PeerFault {}
+
 macro_rules! registered {
     ($($code:literal $name:ident $reason:literal)*) => {
         impl Status {

@@ -121,7 +121,7 @@ fn set_outcome_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bo
         (HandlerOutcome::Returned(Err(error)), false) if error.is_connection_lost() => {
             return Err(Failure::unanswered(ErrorCause::Handler(error)));
         }
-        (HandlerOutcome::Returned(Err(error)), false) => set_error_response(ctx, error),
+        (HandlerOutcome::Returned(Err(error)), false) => set_error_response(ctx, error.before_response()),
         (HandlerOutcome::Returned(Err(error)), true) => {
             return Err(Failure::unanswered(ErrorCause::Handler(error)));
         }

@@ -11,7 +11,8 @@ use crate::coding::CodingError;
 use crate::error_text::write_causes;
 use crate::exchange::ExchangeError;
 use crate::message::{
-    ContentError, Explained, MessageError, ParametersError, Problem, Status, TargetError, ValueError,
+    ContentError, Explained, MessageError, ParametersError, PeerFault, Problem, Status, TargetError,
+    ValueError,
 };
 use crate::wire::WireError;
 
@@ -232,6 +233,17 @@ impl Error {
         self
     }
 
+    /// The error of an exchange whose response has not begun: a [`PeerFault`] is then that of another connection.
+    pub(crate) fn before_response(mut self) -> Error {
+        if let Kind::Caused(caused) = &mut self.0
+            && !caused.is_given
+            && caused.cause.source().is_some_and(|source| source.is::<PeerFault>())
+        {
+            caused.status = Status::INTERNAL_SERVER_ERROR;
+        }
+        self
+    }
+
     /// Returns the status that the peer is answered with.
     pub fn status(&self) -> Status {
         match &self.0 {
@@ -399,7 +411,7 @@ fn unwrap_passed_on(
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
-    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 13] = [
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 14] = [
         |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| Some(error.downcast_ref::<Opaque>()?.0.status()),
@@ -413,6 +425,7 @@ fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
         // Only the immediate source: deeper ones may be about another message than the request that is answered.
         |error| error.source()?.downcast_ref::<Status>().copied(),
         |error| Some(error.source()?.downcast_ref::<Explained>()?.0),
+        |error| error.source()?.is::<PeerFault>().then_some(Status::BAD_REQUEST),
         |error| Some(error.source()?.downcast_ref::<Problem>()?.status()),
     ];
     choices.iter().find_map(|choice| choice(error))
@@ -454,7 +467,9 @@ impl fmt::Display for Error {
         let Some(cause) = self.cause() else { return write!(f, "{}", self.status()) };
         write!(f, "{cause}")?;
         match cause.source() {
-            Some(source) if source.is::<Status>() || source.is::<Explained>() => Ok(()),
+            Some(source) if source.is::<Status>() || source.is::<Explained>() || source.is::<PeerFault>() => {
+                Ok(())
+            }
             source if f.alternate() => write_causes(f, source),
             _ => Ok(()),
         }

@@ -6,12 +6,15 @@ use std::io;
 
 use super::close_code::CloseCode;
 use crate::error_text::write_error;
-use crate::message::Status;
+use crate::message::{PeerFault, Status};
 
 /// Why a WebSocket was not opened or has failed, or why something cannot be sent over it.
 ///
 /// The error is inside the [`io::Error`] of the methods of a [`WebSocket`](crate::websocket::WebSocket). Errors of the
 /// connection are there as an [`ExchangeError`](crate::error::ExchangeError), such as a peer that is silent for too long.
+/// Those of a client's connection are a [`ClientError`](crate::ClientError) with such a cause.
+///
+/// In a handler, `?` answers with 500 for a failed WebSocket of a client.
 ///
 /// # Examples
 ///
@@ -167,12 +170,11 @@ impl fmt::Display for ProtocolFault {
 }
 
 impl error::Error for Error {
-    /// The status of the answer to a request to open a WebSocket, or of the error in the counts of a server. With a
-    /// peer at fault, it is 400.
+    /// The status of the answer to a request to open a WebSocket, or a [`PeerFault`].
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Error::Handshake(fault) => Some(fault.status()),
-            error => error.close_code().map(|_| &Status::BAD_REQUEST as &(dyn error::Error + 'static)),
+            error => error.close_code().map(|_| &PeerFault as &(dyn error::Error + 'static)),
         }
     }
 }

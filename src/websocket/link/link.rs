@@ -278,7 +278,7 @@ impl<R: RoleParts> Link<R> {
             return Ok(());
         }
         self.fail_write(ConnError::Io(io::ErrorKind::OutOfMemory.into()));
-        Err(ExchangeError::NoMemory.into())
+        Err(R::failed(ExchangeError::NoMemory))
     }
 
     /// Waits until the WebSocket is closed, after a close frame that was sent.
@@ -503,7 +503,7 @@ impl<R: RoleParts> Link<R> {
         // A reader in another task has other limits from now on.
         self.end_silence();
         self.wakers.wake();
-        ExchangeError::during(Phase::Write, self.bounds.write)(error).into()
+        R::failed(ExchangeError::during(Phase::Write, self.bounds.write)(error))
     }
 
     /// The error of a connection that has failed in this phase, which is closed.
@@ -515,7 +515,7 @@ impl<R: RoleParts> Link<R> {
         };
         self.conn.transport.reset();
         self.close_now();
-        ExchangeError::during(phase, limit)(error).into()
+        R::failed(ExchangeError::during(phase, limit)(error))
     }
 
     /// Polls with the waker of `cx`, or with that of all tasks that wait for this connection.

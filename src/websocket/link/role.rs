@@ -21,9 +21,12 @@ impl Role for ClientRole {}
 pub(crate) mod private {
     use std::cell::RefCell;
     use std::convert::Infallible;
+    use std::io;
     use std::sync::Mutex;
 
     use super::{ClientRole, ServerRole};
+    use crate::client::{ClientCause, ClientError, ClientPhase};
+    use crate::exchange::ExchangeError;
     use crate::memory::lock;
     use crate::net::{Conn, Local, Locality, Sendable};
     use crate::server::UpgradedGuard;
@@ -41,6 +44,10 @@ pub(crate) mod private {
         const SIDE: Side;
         /// The code of the close frame after both halves are dropped (§7.4.1).
         const DROPPED: CloseCode;
+
+        /// The error of a connection that has failed. That of a client is a [`ClientError`], so that a handler that passes
+        /// it on is not taken for one that has lost the peer of its own exchange.
+        fn failed(error: ExchangeError) -> io::Error;
 
         /// Whether the server stops, after the delay of the stop. A client never does.
         fn is_stopping(conn: &Conn<Self::Locality>) -> bool;
@@ -84,6 +91,10 @@ pub(crate) mod private {
         const SIDE: Side = Side::Server;
         const DROPPED: CloseCode = CloseCode::INTERNAL_ERROR;
 
+        fn failed(error: ExchangeError) -> io::Error {
+            error.into()
+        }
+
         fn is_stopping(conn: &Conn) -> bool {
             conn.is_stopping()
         }
@@ -97,6 +108,10 @@ pub(crate) mod private {
 
         const SIDE: Side = Side::Client;
         const DROPPED: CloseCode = CloseCode::AWAY;
+
+        fn failed(error: ExchangeError) -> io::Error {
+            ClientError::new(ClientPhase::Receive, ClientCause::from_exchange(error)).into()
+        }
 
         fn is_stopping(_: &Conn<Sendable>) -> bool {
             false

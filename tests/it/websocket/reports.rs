@@ -2,11 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
+use corehttp::net::MemoryListener;
 use corehttp::server::ExchangeReport;
-use corehttp::{Context, Server, websocket};
+use corehttp::{Client, ClientError, Context, Server, websocket};
+use tokio::io::AsyncWriteExt;
 
-use super::support::{Echo, HEAD, TEXT, close, echo, echo_parts, frame};
-use crate::support::{Served, eventually};
+use super::clients::accept;
+use super::support::{Echo, HEAD, TEXT, close, echo, echo_parts, frame, unmasked};
+use crate::support::{Served, eventually, get};
 
 /// A peer that sends `sent` is reported as `expected`: messages in and out, the code of the close frame, and by whom the
 /// exchange was cut.
@@ -79,4 +82,46 @@ fn a_websocket_in_another_task_is_counted_to_its_end() {
     let mut answer = Vec::new();
     std::io::Read::read_to_end(&mut peer.stream, &mut answer).unwrap();
     assert_eq!(served.running.counts().total.messages_received, 1);
+}
+
+/// A handler is the client of a WebSocket whose server leaves, or breaks RFC 6455. Its own peer has done nothing.
+#[test]
+fn a_failed_websocket_of_a_client_is_no_fault_of_the_peer() {
+    let listener = MemoryListener::new();
+    let client = Client::builder().connect_to(&listener).build();
+    let behind = Server::bind(listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
+        let sent = match ctx.request.path() {
+            "/cut" => Vec::new(),
+            "/text" => unmasked(TEXT, [0xff]),
+            "/bits" => vec![0xf2, 0],
+            _ => vec![0x82, 0x7f, 0, 0, 0, 0, 0x10, 0, 0, 0],
+        };
+        let key = accept(ctx.request.headers.get("sec-websocket-key").unwrap());
+        ctx.response.headers.set("sec-websocket-accept", key)?;
+        let mut upgraded = ctx.upgrade("websocket").await?;
+        upgraded.write_all(&sent).await?;
+        upgraded.flush().await?;
+        Ok(())
+    });
+    let _behind = behind.unwrap();
+    for (is_gateway, status) in [(false, 500), (true, 502)] {
+        let faults: Arc<Mutex<Vec<bool>>> = Arc::default();
+        let (seen, client) = (faults.clone(), client.clone());
+        let set = move |server: Server| {
+            let server = server.on_error(move |report| seen.lock().unwrap().push(report.is_fault()));
+            if is_gateway { server.error_status(ClientError::status) } else { server }
+        };
+        let served = Served::with(set, async move |ctx: &mut Context| -> corehttp::Result {
+            let mut socket = client.websocket(&format!("ws://a{}", ctx.request.path())).await?;
+            while socket.receive().await?.is_some() {}
+            Ok(())
+        });
+        for path in ["/cut", "/text", "/bits", "/large"] {
+            let status = if path == "/cut" { status } else { 500 };
+            let answer = served.ask(get(path));
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+            eventually("it is reported", || *faults.lock().unwrap() == [true]);
+            faults.lock().unwrap().clear();
+        }
+    }
 }
