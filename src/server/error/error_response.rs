@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use super::error_report::ErrorReport;
 use crate::memory::Reset;
-use crate::message::{FRAMING_FIELDS, FieldName, Problem, Response, Status};
+use crate::message::{FRAMING_FIELDS, FieldName, Headers, Problem, Response, Status};
 
 /// The function of [`Server::error_response`](crate::Server::error_response).
 pub(crate) type ErrorResponseFn = Arc<dyn Fn(&ErrorReport<'_>, &mut Response) + Send + Sync>;
 
 /// Makes `response` the response to the reported failure. Fields that describe no content stay, as those that
-/// middleware has set.
+/// middleware has set, except for the time for which the content might have been stored.
 ///
 /// # Errors
 ///
@@ -54,12 +54,35 @@ pub(crate) struct Panicked;
 /// Sets the content that the peer gets without a function.
 fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>) {
     response.remove_content();
+    if status.is_client_error() || status.is_server_error() {
+        remove_freshness(&mut response.headers);
+    }
     response.status = status;
     match report.cause.problem() {
         Some(_) => problem_details(report, response),
         None => set_problem_text(response, &report.problem()),
     }
 }
+
+/// Removes the time for which the content might have been stored: a cache would store the failure for as long (RFC 9111
+/// §3). Other directives stay, such as `no-store`.
+fn remove_freshness(headers: &mut Headers) {
+    headers.remove_each(&[FieldName::new("expires")]);
+    let is_kept = |member: &&[u8]| {
+        let name = member.split(|octet| *octet == b'=').next().unwrap_or_default();
+        !FRESHNESS.iter().any(|directive| name.eq_ignore_ascii_case(directive.as_bytes()))
+    };
+    let kept = headers.members("cache-control").filter(is_kept).collect::<Vec<_>>().join(&b", "[..]);
+    headers.remove_each(&[FieldName::new("cache-control")]);
+    if !kept.is_empty() {
+        headers.put(FieldName::new("cache-control"), &kept);
+    }
+}
+
+/// The directives of `cache-control` by which a response is stored longer than its status allows (RFC 9111 §5.2.2, RFC
+/// 5861, RFC 8246).
+const FRESHNESS: [&str; 6] =
+    ["public", "max-age", "s-maxage", "immutable", "stale-while-revalidate", "stale-if-error"];
 
 /// Makes problem details (RFC 9457) the content of an error response, in JSON for programs and as a page for browsers.
 /// A function for [`Server::error_response`](crate::Server::error_response).

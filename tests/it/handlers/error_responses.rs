@@ -609,3 +609,46 @@ fn the_cause_of_a_bare_status_is_that_status() {
         assert_eq!(response.text(), Ok(expected));
     }
 }
+
+/// What a handler lets caches keep is its content, and not the failure in place of that (RFC 9111 §3).
+#[test]
+fn no_cache_is_told_to_keep_a_failure_rfc9111_3() {
+    let set = |server: Server| {
+        server.timeouts(Timeouts { handler: Some(Duration::from_millis(50)), ..Timeouts::default() })
+    };
+    let served = Served::with(set, async |ctx: &mut Context| -> corehttp::Result {
+        let headers = &mut ctx.response.headers;
+        headers.set("cache-control", "Public, max-age=31536000, immutable")?;
+        headers.set("expires", "Thu, 01 Jan 2032 00:00:00 GMT")?;
+        match ctx.request.path() {
+            "/fails" => return Err(Error::other("secret")),
+            "/none" => return Err(Status::NOT_FOUND.into()),
+            "/file" => ctx.send_file("/nowhere").await?,
+            "/panics" => std::panic::resume_unwind(Box::new("secret")),
+            "/hangs" => std::future::pending().await,
+            "/private" => {
+                headers.append("cache-control", "no-cache=\"set-cookie, x\", S-MaxAge=9, no-store")?;
+                return Err(Error::other("secret"));
+            }
+            "/moved" => return Err(Status::PERMANENT_REDIRECT.into()),
+            _ => {}
+        }
+        Ok(())
+    });
+    for (path, status, kept) in [
+        ("/fails", 500, ""),
+        ("/none", 404, ""),
+        ("/file", 404, ""),
+        ("/panics", 500, ""),
+        ("/hangs", 503, ""),
+        ("/private", 500, "cache-control: no-cache=\"set-cookie, x\", no-store\r\n"),
+        ("/moved", 308, "expires: "),
+        ("/fine", 200, "expires: "),
+    ] {
+        let answer = served.ask(get(path));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+        assert!(answer.contains(kept), "{path}: {answer}");
+        let is_stored = answer.contains("max-age=") || answer.contains("expires:");
+        assert_eq!(is_stored, status < 400, "{path}: {answer}");
+    }
+}
