@@ -82,7 +82,9 @@ impl MessageHead for Request {
     #[inline]
     fn framing(&mut self) -> Result<Framing, WireError> {
         parse::check_fields(self)?;
-        Framing::from_request(self.version(), &self.headers)
+        let framing = Framing::from_request(self.version(), &self.headers)?;
+        self.replace_host();
+        Ok(framing)
     }
 }
 

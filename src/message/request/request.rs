@@ -396,6 +396,18 @@ impl Request {
         Ok(())
     }
 
+    /// Replaces the Host field by the host and port of an absolute target (RFC 9112 §3.2.2). Code that reads the field
+    /// would otherwise see a host that no check of [`Request::authority`] has allowed.
+    #[inline]
+    pub(crate) fn replace_host(&mut self) {
+        let Request { target, headers, .. } = self;
+        if let Some(authority) = target.authority()
+            && headers.first(FieldName::HOST).is_some_and(|host| host != authority.as_bytes())
+        {
+            headers.put(FieldName::HOST, authority.as_bytes());
+        }
+    }
+
     /// Returns the host and port that the request is for: those of an absolute target, otherwise the Host field (RFC
     /// 9112 §3.3).
     pub fn authority(&self) -> Option<&str> {

@@ -209,7 +209,7 @@ mod requests {
         );
         check(
             "GET http://b:80/a?c HTTP/1.1\r\nhost: a\r\n\r\n",
-            "GET http://b:80/a?c HTTP/1.1 host=a Some(0) true|",
+            "GET http://b:80/a?c HTTP/1.1 host=b:80 Some(0) true|",
         );
         check(
             "GET http://[::1] HTTP/1.1\r\nhost: a\r\n\r\n",

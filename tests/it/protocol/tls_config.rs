@@ -835,6 +835,32 @@ fn a_host_that_is_not_allowed_is_misdirected_rfc9110_7_4() {
     }
 }
 
+/// Code that reads the field would otherwise see a host that is not allowed.
+#[test]
+fn the_host_of_a_target_replaces_the_field_rfc9112_3_2_2() {
+    let app = |ctx: &mut Context| {
+        let hosts: Vec<_> = ctx.request.headers.all("host").map(String::from_utf8_lossy).collect();
+        let text = format!("{hosts:?}");
+        ctx.response.set_text(text);
+    };
+    let loopback = TrustedProxies::new(["127.0.0.0/8"]).unwrap();
+    let proxies = loopback.headers([ForwardedHeader::XForwardedProto]);
+    let redirect = HttpsRedirect::new().allowed_hosts(["good.example"]).unwrap();
+    let served = Served::with(|server| server.trusted_proxies(proxies), wrap(redirect, app));
+    for (target, host, expected) in [
+        ("http://good.example/", "evil.example", "[\"good.example\"]"),
+        ("http://good.example:80/", "good.example", "[\"good.example:80\"]"),
+        ("http://good.example/", "", "[\"good.example\"]"),
+        ("http://good.example/", "good.example", "[\"good.example\"]"),
+        ("/", "good.example", "[\"good.example\"]"),
+        ("http://evil.example/", "good.example", "Misdirected Request"),
+    ] {
+        let lines = format!("Host: {host}\r\nX-Forwarded-Proto: https\r\nConnection: close\r\n");
+        let answer = served.ask(format!("GET {target} HTTP/1.1\r\n{lines}\r\n"));
+        assert!(answer.ends_with(&format!("\r\n\r\n{expected}")), "{target} {host}: {answer}");
+    }
+}
+
 #[test]
 fn hsts_is_sent_over_tls_alone_rfc6797_7() {
     let loopback = TrustedProxies::new(["127.0.0.0/8"]).unwrap();
