@@ -116,7 +116,7 @@ impl ErrorReport<'_> {
     }
 
     /// Returns the address of the client, as [`Context::client_ip`](crate::Context::client_ip) does. Without a `request`,
-    /// that is the address of the peer.
+    /// that is the address of the peer. If a handler has taken the request out of its context, it is that of the proxy.
     pub fn client_ip(&self) -> Option<IpAddr> {
         match self.request {
             Some(request) => client_ip(self.peer_addr, &request.headers, &self.proxies),

@@ -177,6 +177,10 @@ impl ExchangeReport<'_> {
 
     /// Returns the address of the client, as [`Context::client_ip`](crate::Context::client_ip) does. If the head was
     /// refused before its end, the address is the peer's. A proxy may have named its client after the fault.
+    ///
+    /// Behind [trusted proxies](crate::Server::trusted_proxies), the fields of `request` name the client, as the handler
+    /// left them. A handler that takes the request out of its context, as with `std::mem::take`, leaves the address of
+    /// the proxy: it should take the parts that it needs, such as the body.
     pub fn client_ip(&self) -> Option<IpAddr> {
         match self.head {
             HeadState::Accepted | HeadState::Refused => {
