@@ -102,8 +102,11 @@ impl Context {
             None => None,
         };
         let agreement = Agreement { protocol: protocol.map(Into::into), deflate };
-        let WebSocketConn { conn, early, counter, memory_budget, guard } =
-            self.upgrade_to_websocket().await?;
+        let upgraded = self.upgrade_to_websocket().await;
+        let WebSocketConn { conn, early, counter, memory_budget, guard } = upgraded.inspect_err(|_| {
+            // The error is answered by another response, which accepts nothing.
+            self.response.headers.remove_each(&[ACCEPT, PROTOCOL, EXTENSIONS].map(FieldName::new));
+        })?;
         let socket = WebSocket::new(
             conn,
             &early,

@@ -11,12 +11,12 @@ use corehttp::server::{ErrorCause, ErrorReport};
 use corehttp::session::{MemoryStore, Session, SessionId, SessionStore, Sessions, StoredSession};
 use corehttp::{
     BoxHandler, Context, Handler, IntoHandler, Request, Response, Server, Service, SetCookie, Status,
-    block_on,
+    block_on, websocket,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
-use crate::support::paused;
+use crate::support::{Served, paused};
 
 /// Notes what it has to do.
 #[derive(Clone, Default)]
@@ -640,4 +640,25 @@ fn an_uncancelled_handler_does_not_begin_for_a_peer_that_leaves_while_its_sessio
         });
         assert_eq!(calls.get(), expected);
     }
+}
+
+/// The session cannot be saved, so no 101 is sent, and the other response accepts no WebSocket (RFC 6455 §4.2.2).
+#[test]
+fn a_websocket_that_was_not_opened_is_not_accepted_rfc6455_4_2_2() {
+    let sessions = Sessions::new(NotingStore { fails: true, ..NotingStore::default() });
+    let served = Served::new(wrap(sessions, async |ctx: &mut Context| -> corehttp::Result {
+        Session::from_extensions(&mut ctx.extensions)?.set("user", "Ada")?;
+        let deflate = Some(websocket::DeflateOptions::default());
+        let protocols = vec!["v1".into()];
+        let options = websocket::Options { deflate, protocols, ..websocket::Options::default() };
+        ctx.websocket(&options).await?;
+        Ok(())
+    }));
+    let answer = served.ask(
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         Sec-WebSocket-Protocol: v1\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
+    );
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(!answer.contains("sec-websocket-"), "{answer}");
 }
