@@ -112,8 +112,9 @@ impl LinkValues {
     /// - a value has no parameter
     /// - the value for a `{name}` is empty
     /// - a segment is `.` or `..`
+    /// - a segment of a `{*name}` is empty, except for the last
     ///
-    /// Such a segment leads elsewhere in spite of escapes.
+    /// Such a segment leads elsewhere in spite of escapes: `//` at the front of a path is followed by a host.
     pub fn path(&self) -> Result<String, LinkError> {
         let pattern = self.link.pattern();
         let fails = |name, fault| Err(LinkError { pattern, name, fault });
@@ -139,15 +140,18 @@ impl LinkValues {
             };
             match escaped {
                 Some(escaped) => path.push_str(&escaped),
-                None => return fails(name, LinkFault::DotSegment),
+                None => return fails(name, LinkFault::Segment),
             }
         }
         Ok(path)
     }
 }
 
-/// Escapes the segments of the rest of a path; `None` if one is `.` or `..`.
+/// Escapes the segments of the rest of a path. `None` if one is `.` or `..`, or is empty before another.
 fn escape_rest(value: &str) -> Option<Cow<'_, str>> {
+    if value.starts_with('/') || value.contains("//") {
+        return None;
+    }
     let segments = value.split('/').map(Target::escape_segment).collect::<Result<Vec<_>, _>>().ok()?;
     Some(segments.join("/").into())
 }
@@ -165,7 +169,7 @@ enum LinkFault {
     Missing,
     Unknown,
     Empty,
-    DotSegment,
+    Segment,
 }
 
 impl fmt::Display for LinkError {
@@ -177,10 +181,10 @@ impl fmt::Display for LinkError {
             LinkFault::Empty => {
                 write!(f, "the link `{pattern}` needs a value for `{name}` that is not empty")
             }
-            LinkFault::DotSegment => {
+            LinkFault::Segment => {
                 write!(
                     f,
-                    "the link `{pattern}` would lead elsewhere by `.` or `..` in the value for `{name}`"
+                    "the link `{pattern}` would lead elsewhere by `.`, `..` or an empty segment in the value for `{name}`"
                 )
             }
         }
@@ -223,8 +227,12 @@ mod tests {
     fn the_rest_of_a_path_keeps_its_slashes() {
         check("/f/{*rest}", &[("rest", "")], Ok("/f/"));
         check("/f/{*rest}", &[("rest", "a b/c")], Ok("/f/a%20b/c"));
-        for rest in ["..", "a/../b", "a/.", "./a"] {
+        check("/f/{*rest}", &[("rest", "a/")], Ok("/f/a/"));
+        check("/{*rest}", &[("rest", "a/b")], Ok("/a/b"));
+        // `//evil.example` in a `location` is another host (RFC 3986 §4.2).
+        for rest in ["..", "a/../b", "a/.", "./a", "/", "/evil.example/x", "//evil.example", "a//b", "a//"] {
             check("/f/{*rest}", &[("rest", rest)], Err("in the value for `rest`"));
+            check("/{*rest}", &[("rest", rest)], Err("in the value for `rest`"));
         }
     }
 
