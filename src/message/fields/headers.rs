@@ -167,8 +167,7 @@ impl Headers {
         self.named(FieldName::CONTENT_LENGTH).next().and_then(decimal)
     }
 
-    /// Returns `host` (RFC 9110 §7.2). In a request that a server has received, an absolute target has replaced it (RFC
-    /// 9112 §3.2.2).
+    /// Returns `host` (RFC 9110 §7.2), which in a received request is that of an absolute target (RFC 9112 §3.2.2).
     pub fn host(&self) -> Option<&str> {
         self.get("host")
     }

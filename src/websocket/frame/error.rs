@@ -12,7 +12,7 @@ use crate::message::{PeerFault, Status};
 ///
 /// The error is inside the [`io::Error`] of the methods of a [`WebSocket`](crate::websocket::WebSocket). Errors of the
 /// connection are there as an [`ExchangeError`](crate::error::ExchangeError), such as a peer that is silent for too long.
-/// Those of a client's connection are a [`ClientError`](crate::ClientError) with such a cause.
+/// Errors of a client's connection are a [`ClientError`](crate::ClientError) with such a cause.
 ///
 /// In a handler, `?` answers with 500 for a failed WebSocket of a client.
 ///
