@@ -19,8 +19,8 @@ pub const OPERATIONS_PORT: u16 = 9090;
 /// Several times the interval of the readiness probe, so that it fails before the listener closes.
 pub const STOP_DELAY: Duration = Duration::from_secs(5);
 
-/// How long requests in flight may go on after that.
-pub const GRACE: Duration = Duration::from_secs(20);
+/// How long a stop may take: [`STOP_DELAY`], and then 20 s for requests in flight.
+pub const GRACE: Duration = Duration::from_secs(25);
 
 /// Runs the server until SIGTERM.
 pub fn run() -> Result {

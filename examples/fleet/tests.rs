@@ -86,7 +86,7 @@ fn manifest_and_unit_have_the_ports_paths_and_times_of_the_server() {
     let unit = kit("corehttp.service");
     let dockerfile = kit("Dockerfile");
     let rotation = kit("logrotate.conf");
-    let stop = (STOP_DELAY + GRACE).as_secs() + 5;
+    let stop = GRACE.as_secs() + 5;
     for (file, line) in [
         (&manifest, format!("- {{name: http, containerPort: {PORT}}}")),
         (&manifest, format!("- {{name: operations, containerPort: {OPERATIONS_PORT}}}")),
