@@ -1,5 +1,7 @@
 //! [`Authority`]: the account at an authority, and the orders for certificates (RFC 8555 §7).
 
+use std::error::Error;
+use std::fmt;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +9,7 @@ use bytes::Bytes;
 use instant_acme::{
     Account, AccountBuilder, AccountCredentials, AuthorizationStatus, BodyWrapper, BytesResponse,
     CertificateIdentifier, ChallengeType, HttpClient, Identifier, NewAccount, NewOrder, Order, OrderStatus,
-    RetryPolicy,
+    Problem, RetryPolicy,
 };
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
@@ -100,7 +102,7 @@ impl Authority {
             }
             ordered => ordered,
         }
-        .map_err(refused)?;
+        .map_err(refused_order)?;
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(refused)?;
@@ -184,14 +186,39 @@ fn refused(error: instant_acme::Error) -> AcmeError {
     AcmeError::Authority(Box::new(error))
 }
 
-/// Whether an authority refuses the account itself: it was deactivated, or the authority has lost it (RFC 8555 §7.3.6).
-pub(super) fn refuses_account(error: &AcmeError) -> bool {
-    let AcmeError::Authority(cause) = error else { return false };
-    let Some(instant_acme::Error::Api(problem)) = cause.downcast_ref() else { return false };
+/// A refusal of the account itself: it was deactivated, or the authority has lost it (RFC 8555 §7.3.6).
+#[derive(Debug)]
+struct RefusedAccount(Problem);
+
+impl fmt::Display for RefusedAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for RefusedAccount {}
+
+/// The error of a new order. Only here does `unauthorized` concern the account. Of a challenge that has failed it is the type,
+/// too (RFC 8555 §8.2).
+fn refused_order(error: instant_acme::Error) -> AcmeError {
+    match error {
+        instant_acme::Error::Api(problem) if concerns_account(&problem) => {
+            AcmeError::Authority(Box::new(RefusedAccount(problem)))
+        }
+        error => refused(error),
+    }
+}
+
+fn concerns_account(problem: &Problem) -> bool {
     problem.r#type.as_deref().is_some_and(|kind| {
         ["urn:ietf:params:acme:error:accountDoesNotExist", "urn:ietf:params:acme:error:unauthorized"]
             .contains(&kind)
     })
+}
+
+/// Whether an authority refuses the account itself, so that another one is to be made.
+pub(super) fn refuses_account(error: &AcmeError) -> bool {
+    matches!(error, AcmeError::Authority(cause) if cause.is::<RefusedAccount>())
 }
 
 /// The client of this crate, by which the crate `instant-acme` talks to an authority.
@@ -212,7 +239,7 @@ impl HttpClient for AcmeClient {
                 bound_wait(&mut response)?;
                 Ok(http::Response::<HttpBody>::try_from(response)?)
             };
-            let response: Result<_, Box<dyn std::error::Error + Send + Sync>> = exchange.await;
+            let response: Result<_, Box<dyn Error + Send + Sync>> = exchange.await;
             response.map(BytesResponse::from).map_err(instant_acme::Error::Other)
         })
     }

@@ -357,13 +357,10 @@ fn nonsense_is_an_error_at_each_step() {
 /// An authority that issues nothing, and answers one of its steps with `body`.
 #[track_caller]
 fn check_nonsense(step: &'static str, body: &str) {
-    let own = rcgen::generate_simple_self_signed(["acme".to_owned()]).unwrap();
-    let identity = Identity::from_pem(own.cert.pem(), own.signing_key.serialize_pem()).unwrap();
-    let listener = MemoryListener::new();
     let (asked, last) = channel();
     let is_final = AtomicBool::new(false);
     let nonsense = body.to_owned();
-    let handler = move |ctx: &mut Context| {
+    let client = authority(move |ctx| {
         let path = ctx.request.path().to_owned();
         let answer = match &*path {
             path if path == step => nonsense.clone(),
@@ -375,27 +372,71 @@ fn check_nonsense(step: &'static str, body: &str) {
             path => answer(path).to_string(),
         };
         ctx.response.body.set_bytes(answer);
-        let fields = &mut ctx.response.headers;
         match &*path {
-            path if path == step => fields.set("retry-after", u64::MAX).unwrap(),
-            path => {
-                fields.set("replay-nonce", "bm9uY2U").unwrap();
-                let made = [("/account", "https://acme/account/1"), ("/orders", "https://acme/order")];
-                made.iter()
-                    .filter(|(at, _)| *at == path)
-                    .for_each(|(_, url)| fields.set("location", *url).unwrap());
-            }
+            path if path == step => ctx.response.headers.set("retry-after", u64::MAX).unwrap(),
+            path => write_fields(ctx, path),
         }
         let _ = asked.send(path);
-    };
-    let server = Server::bind(&listener).cores(1).tls(ServerTls::new(identity));
-    let _running = server.start(handler).unwrap();
-    let client = Client::builder().connect_to(&listener);
-    let client = client.tls(ClientTls::new().dangerous().accept_any_certificate()).build();
+    });
     let reports = Reports::new();
     let _certificates = acme("https://acme/dir", &reports).client(client).start().unwrap();
     let text = reports.expect("failed");
     assert_eq!(last.try_iter().last().as_deref(), Some(step), "{body}: {text}");
+}
+
+/// `unauthorized` is the type of a challenge that has failed, too (RFC 8555 §8.2), which is no refusal of the account.
+#[test]
+fn a_challenge_that_fails_keeps_the_account() {
+    let (asked, paths) = channel();
+    let is_tried = AtomicBool::new(false);
+    let client = authority(move |ctx| {
+        let path = ctx.request.path().to_owned();
+        let mut answer = answer(&path);
+        match &*path {
+            "/challenge" => is_tried.store(true, Ordering::Relaxed),
+            "/orders" => is_tried.store(false, Ordering::Relaxed),
+            "/order" => answer = order("invalid"),
+            path if path.starts_with("/authorization") && is_tried.load(Ordering::Relaxed) => {
+                answer["challenges"][0]["error"] = serde_json::json!({
+                    "type": "urn:ietf:params:acme:error:unauthorized",
+                    "detail": "192.0.2.1: no such protocol",
+                });
+            }
+            _ => {}
+        }
+        ctx.response.body.set_bytes(answer.to_string());
+        write_fields(ctx, &path);
+        let _ = asked.send(path);
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let reports = Reports::new();
+    let certificates = acme("https://acme/dir", &reports).client(client).folder(folder.path());
+    let _certificates = certificates.start().unwrap();
+    let text = reports.expect("failed");
+    assert!(text.contains("no such protocol"), "{text}");
+    let asked: Vec<String> = paths.try_iter().collect();
+    let times = |asked_for: &str| asked.iter().filter(|path| *path == asked_for).count();
+    assert_eq!((times("/account"), times("/orders")), (1, 1), "{asked:?}");
+}
+
+/// A client of an authority with this handler.
+fn authority(handler: impl Fn(&mut Context) + Send + Sync + 'static) -> Client {
+    let own = rcgen::generate_simple_self_signed(["acme".to_owned()]).unwrap();
+    let identity = Identity::from_pem(own.cert.pem(), own.signing_key.serialize_pem()).unwrap();
+    let listener = MemoryListener::new();
+    let server = Server::bind(&listener).cores(1).tls(ServerTls::new(identity));
+    // The server goes on until the process ends.
+    server.start(handler).unwrap();
+    let client = Client::builder().connect_to(&listener);
+    client.tls(ClientTls::new().dangerous().accept_any_certificate()).build()
+}
+
+/// The fields of an answer that makes sense.
+fn write_fields(ctx: &mut Context, path: &str) {
+    let fields = &mut ctx.response.headers;
+    fields.set("replay-nonce", "bm9uY2U").unwrap();
+    let made = [("/account", "https://acme/account/1"), ("/orders", "https://acme/order")];
+    made.iter().filter(|(at, _)| *at == path).for_each(|(_, url)| fields.set("location", *url).unwrap());
 }
 
 /// An answer that makes sense.
