@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 
-use super::authority::{Authority, refuses_account};
+use super::authority::{Authority, RenewalWindow, refuses_account};
 use super::challenge::ChallengeTable;
 use super::error::{AcmeError, AcmeReport};
 use super::folder::Folder;
@@ -36,10 +36,34 @@ struct Current {
     not_after: SystemTime,
     /// When it is renewed, but not before `due_min`.
     due: SystemTime,
-    /// One that was just issued is not renewed at once, even if a clock is wrong, or the authority asks for it.
+    /// One that was just issued is not renewed at once, even if the authority asks for it.
     due_min: SystemTime,
     /// When the authority is asked about that next.
     asked_at: SystemTime,
+}
+
+impl Current {
+    /// Puts off the renewal of one that was just issued: for half of its time, in case a clock is wrong, but only for some
+    /// hours if the authority asks for it, which may have revoked it.
+    fn put_off(&mut self, now: SystemTime) {
+        let left = self.not_after.duration_since(now).unwrap_or_default();
+        let pause = (left / 2).max(ISSUED_PAUSE_MIN);
+        self.due = self.due.max(now + pause);
+        self.due_min = now + pause.min(WINDOW_PAUSE);
+    }
+
+    /// Moves the renewal into the window that the authority suggests (RFC 9773 §4.2).
+    fn move_into(&mut self, window: &RenewalWindow) {
+        let is_outside = !(window.start..=window.end).contains(&self.due);
+        if is_outside && let Ok(width) = window.end.duration_since(window.start) {
+            self.due = window.start + random_share(width);
+        }
+    }
+
+    /// The time until it is renewed. `None` if that is due.
+    fn until_due(&self, now: SystemTime) -> Option<Duration> {
+        self.due.max(self.due_min).duration_since(now).ok()
+    }
 }
 
 impl Renewal {
@@ -103,8 +127,7 @@ impl Renewal {
         self.load()?;
         let now = SystemTime::now();
         self.ask_for_window(now).await;
-        let until_due = |current: &Current| current.due.max(current.due_min).duration_since(now).ok();
-        if let Some(left) = self.current.as_ref().and_then(until_due) {
+        if let Some(left) = self.current.as_ref().and_then(|current| current.until_due(now)) {
             return Ok(left.min(STEP_MAX));
         }
         let locked = self.folder.as_ref().map(Folder::try_lock).transpose()?;
@@ -129,10 +152,7 @@ impl Renewal {
             self.loaded = folder.certificate_time();
         }
         self.report_shown(|not_after| AcmeReport::Issued { not_after });
-        let pause = (self.left() / 2).max(ISSUED_PAUSE_MIN);
-        if let Some(current) = &mut self.current {
-            current.due_min = SystemTime::now() + pause;
-        }
+        self.current.iter_mut().for_each(|current| current.put_off(SystemTime::now()));
         Ok(Duration::ZERO)
     }
 
@@ -210,10 +230,7 @@ impl Renewal {
         let Ok(Some(authority)) = known else { return };
         if let Some(window) = authority.renewal_window(&current.certificate).await {
             current.asked_at = now + window.asked_again_after;
-            let is_outside = !(window.start..=window.end).contains(&current.due);
-            if is_outside && let Ok(width) = window.end.duration_since(window.start) {
-                current.due = window.start + random_share(width);
-            }
+            current.move_into(&window);
         }
     }
 }
@@ -239,6 +256,9 @@ const BACK_OFF_IN_NEED: Duration = Duration::from_secs(60 * 60);
 
 /// The least time between two certificates, whose authority may issue them for seconds.
 const ISSUED_PAUSE_MIN: Duration = Duration::from_secs(5);
+
+/// The least time between two certificates, whose authority asks again and again for another one.
+const WINDOW_PAUSE: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// How long a step may wait: others that share the folder may renew the certificate, and clocks may be set.
 const STEP_MAX: Duration = Duration::from_secs(60);
@@ -340,6 +360,28 @@ mod tests {
             assert!((day * days / 3..=day * days * 35 / 100).contains(&left), "{days}: {left:?}");
         }
         assert!(due(now, now - day) <= now, "dates without sense are no panic");
+    }
+
+    /// An authority that revokes certificates moves their windows into the past.
+    #[test]
+    fn a_new_certificate_is_renewed_when_the_authority_asks_rfc9773_4_2() {
+        let (now, hour) = (SystemTime::now(), DAY / 24);
+        let mut renewal = renewal(None);
+        for (days, put_off, at_window) in [(90, 45 * DAY, 6 * hour), (6, 3 * DAY, 6 * hour)] {
+            renewal.show(&issued(&["a.example", "b.example"], -1, days)).unwrap();
+            let current = renewal.current.as_mut().unwrap();
+            current.put_off(now);
+            assert!(current.until_due(now).unwrap() + hour > put_off, "{days} days");
+            let past = RenewalWindow { start: now - 2 * DAY, end: now - DAY, asked_again_after: hour };
+            current.move_into(&past);
+            assert!(current.until_due(now).unwrap() <= at_window, "{days} days");
+            assert!(current.until_due(now + at_window + hour).is_none());
+        }
+        // One of a clock that is wrong is due at once, and still put off.
+        let current = renewal.current.as_mut().unwrap();
+        current.due = now - DAY;
+        current.put_off(now);
+        assert!(current.until_due(now).unwrap() > 2 * DAY);
     }
 
     #[test]
