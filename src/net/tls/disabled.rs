@@ -35,11 +35,7 @@ impl TlsAcceptor {
 pub(crate) struct CertificateWatch(Infallible);
 
 impl CertificateWatch {
-    pub(crate) async fn refusal(&mut self) -> CertificateFault {
-        match self.0 {}
-    }
-
-    pub(crate) fn expiring(&self) -> Vec<CertificateFault> {
+    pub(crate) async fn faults(&mut self) -> Vec<CertificateFault> {
         match self.0 {}
     }
 

@@ -248,29 +248,18 @@ fn watch_certificates(listeners: &[CoreListener], core: &Rc<CoreState>) {
             watches.push(watch);
         }
     }
-    let report = |core: &CoreState, fault| {
-        core.report_error(ErrorReport::from_connection(Peer::default(), ErrorCause::Certificate(fault)));
-    };
     for mut watch in watches {
-        let looking = core.clone();
-        let daily = watch.clone();
+        let core = core.clone();
         runtime::spawn(async move {
             loop {
-                daily.expiring().into_iter().for_each(|fault| report(&looking, fault));
-                runtime::sleep(DAY).await;
-            }
-        });
-        let waiting = core.clone();
-        runtime::spawn(async move {
-            loop {
-                report(&waiting, watch.refusal().await);
+                for fault in watch.faults().await {
+                    let cause = ErrorCause::Certificate(fault);
+                    core.report_error(ErrorReport::from_connection(Peer::default(), cause));
+                }
             }
         });
     }
 }
-
-/// Certificates are renewed weeks before they expire.
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long to wait for descriptors: at first, and at most.
 const BACK_OFF_MIN: Duration = Duration::from_millis(10);

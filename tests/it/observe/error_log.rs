@@ -173,14 +173,21 @@ fn a_certificate_that_is_refused_or_expires_soon_is_a_line_rfc5280_4_1_2_5() {
         let lines = usize::from(expected.is_some());
         eventually("the certificate is reported", || written.text().lines().count() == lines);
         assert!(expected.is_none_or(|expected| written.text().contains(expected)), "{}", written.text());
-        let checked = tls.check_dates(true);
+        let checked = tls.clone().check_dates(true);
         checked.replace_identities([identity(60), identity(-2)]).unwrap_err();
         let refused = "error TLS: new certificates were refused, and the earlier ones stay: the certificate for \
                        a.example expired on ";
         eventually("the refusal is reported", || written.text().contains(refused));
         checked.replace_identities([]).unwrap_err();
         eventually("so is an empty list", || written.text().contains("stay: there is no certificate"));
-        let counted = || running.counts().total.errors.certificate == lines as u64 + 2;
+        // The same ones again are no news.
+        let replacing = if checks_dates { 1 } else { 0 };
+        for days_left in [3, 3, 60] {
+            tls.replace_identities([identity(days_left)]).unwrap();
+            let new = || written.text().matches("expires in 3 days").count() == replacing;
+            eventually("one that expires soon is reported at its replacement", new);
+        }
+        let counted = || running.counts().total.errors.certificate as usize == lines + 2 + replacing;
         eventually("each is counted", counted);
         running.stop(std::time::Duration::ZERO);
         running.wait().unwrap();

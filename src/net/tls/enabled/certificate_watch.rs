@@ -1,6 +1,7 @@
 //! [`CertificateWatch`]: looks out for certificates of a server that are refused or expire.
 
 use std::future::pending;
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -9,6 +10,7 @@ use tokio::sync::watch;
 use super::Identity;
 use super::certificates::CertResolver;
 use crate::net::tls::CertificateFault;
+use crate::runtime::{Instant, now, timeout_at};
 
 /// Looks out for certificates of a server that expire, and for those that are refused when they are replaced.
 #[derive(Clone)]
@@ -16,7 +18,11 @@ pub(crate) struct CertificateWatch {
     resolver: Arc<CertResolver>,
     /// Whether it matters when they expire.
     checks_dates: bool,
+    /// Changes with each replacement.
     refused: watch::Receiver<Option<Arc<str>>>,
+    looks_at: Instant,
+    /// What the last look has found.
+    found: Vec<CertificateFault>,
 }
 
 impl CertificateWatch {
@@ -24,28 +30,38 @@ impl CertificateWatch {
         let mut refused = resolver.refused();
         // A refusal while the server started is not lost.
         refused.mark_changed();
-        CertificateWatch { resolver, checks_dates, refused }
+        CertificateWatch { resolver, checks_dates, refused, looks_at: now(), found: Vec::new() }
     }
 
-    /// Waits for the next replacement that is refused. The resolver, which is kept here, has the sender, so there is an end
-    /// only to a wait that is dropped.
-    pub(crate) async fn refusal(&mut self) -> CertificateFault {
-        loop {
-            if self.refused.changed().await.is_err() {
-                return pending().await;
-            }
-            if let Some(reason) = self.refused.borrow_and_update().as_deref() {
-                return CertificateFault::Refused(reason.to_owned());
+    /// Waits for the next look or replacement, and returns the faults that it shows. After a replacement, these are the new
+    /// ones alone: a program may replace its certificates by the same ones again and again.
+    ///
+    /// The resolver, which is kept here, has the sender, so there is an end only to a wait that is dropped.
+    pub(crate) async fn faults(&mut self) -> Vec<CertificateFault> {
+        match timeout_at(self.looks_at, self.refused.changed()).await {
+            Ok(Err(_)) => return pending().await,
+            Ok(Ok(())) => {}
+            Err(_) => {
+                self.look();
+                return self.found.clone();
             }
         }
+        let refused = self.refused.borrow_and_update().clone();
+        if let Some(reason) = refused {
+            return vec![CertificateFault::Refused(reason.to_string())];
+        }
+        let before = mem::take(&mut self.found);
+        self.look();
+        self.found.iter().filter(|fault| !before.contains(fault)).cloned().collect()
     }
 
-    /// The certificates that expire soon, or have expired.
-    pub(crate) fn expiring(&self) -> Vec<CertificateFault> {
-        let now = SystemTime::now();
+    /// Finds the certificates that expire soon, or have expired, and decides about the next look.
+    fn look(&mut self) {
+        let at = SystemTime::now();
         let table = self.resolver.table();
-        let checked = table.identities().filter(|_| self.checks_dates);
-        checked.filter_map(|identity| fault_at(now, identity)).collect()
+        let checked = || table.identities().filter(|_| self.checks_dates);
+        self.looks_at = now() + checked().map(|identity| until_next_fault(at, identity)).min().unwrap_or(DAY);
+        self.found = checked().filter_map(|identity| fault_at(at, identity)).collect();
     }
 
     /// Whether the other looks out for the same certificates.
@@ -60,10 +76,26 @@ fn fault_at(now: SystemTime, identity: &Identity) -> Option<CertificateFault> {
     let Ok(left) = not_after.duration_since(now) else {
         return Some(CertificateFault::Expired { names, not_after });
     };
-    let whole = not_after.duration_since(identity.not_before()).unwrap_or_default();
     let days_left = left.as_secs() / DAY.as_secs();
-    (left < LEFT_MIN.min(whole / 6)).then_some(CertificateFault::ExpiresSoon { names, not_after, days_left })
+    (left < left_min(identity)).then_some(CertificateFault::ExpiresSoon { names, not_after, days_left })
 }
+
+/// With less time than this, the renewal of a certificate is late.
+fn left_min(identity: &Identity) -> Duration {
+    let whole = identity.not_after().duration_since(identity.not_before()).unwrap_or_default();
+    LEFT_MIN.min(whole / 6)
+}
+
+/// The time until a certificate has its next fault, which shows a moment later; at most a day.
+fn until_next_fault(now: SystemTime, identity: &Identity) -> Duration {
+    let not_after = identity.not_after();
+    let faults = [not_after - left_min(identity), not_after];
+    let left = faults.into_iter().filter_map(|fault| fault.duration_since(now).ok()).min();
+    left.map_or(DAY, |left| (left + MOMENT).min(DAY))
+}
+
+/// Clocks are no more exact than timers.
+const MOMENT: Duration = Duration::from_millis(100);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -107,6 +139,13 @@ mod tests {
                 (expected.is_some(), true),
                 "{found:?} {left:?}"
             );
+            let fault_in = until_next_fault(began + whole - left, &identity);
+            let next = match expected {
+                Some(_) => left,
+                None => left - (14 * DAY).min(whole / 6),
+            };
+            assert_eq!(fault_in, (next + MOMENT).min(DAY), "{left:?}");
+            assert_eq!(until_next_fault(began + whole + HOUR, &identity), DAY);
             let after = fault_at(began + whole + HOUR, &identity).unwrap().to_string();
             assert!(after.starts_with("the certificate for a.example expired on "), "{after}");
         }
