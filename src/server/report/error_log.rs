@@ -141,7 +141,7 @@ impl Observer for ErrorLog {
         let limiter = KindLimiter::new(LINES_A_SECOND);
         core.on_error(move |report| {
             if log.scope.has(report)
-                && let Some(suppressed) = limiter.admit(&report.cause)
+                && let Some(suppressed) = limiter.admit(report)
             {
                 log.inner.write(report, suppressed);
             }

@@ -24,7 +24,7 @@ impl ReportLimiter {
         if report.request.is_some() || matches!(report.cause, ErrorCause::Certificate(_)) {
             return true;
         }
-        let suppressed = self.0.admit(&report.cause);
+        let suppressed = self.0.admit(report);
         report.suppressed = suppressed.unwrap_or(report.suppressed);
         suppressed.is_some()
     }
@@ -39,7 +39,8 @@ impl Default for ReportLimiter {
 /// Of the reports of each kind, lets so many a second pass.
 pub(super) struct KindLimiter {
     passed_max: u32,
-    kinds: [Cell<KindState>; KINDS],
+    /// Those of peers, and then the faults of the server, which a flood of the former must not hide.
+    kinds: [[Cell<KindState>; KINDS]; 2],
 }
 
 /// The reports of one kind.
@@ -59,9 +60,9 @@ impl KindLimiter {
         KindLimiter { passed_max, kinds: Default::default() }
     }
 
-    /// Decides whether a report with this cause passes. Returns how many of its kind have not since the last one that has.
-    pub(super) fn admit(&self, cause: &ErrorCause) -> Option<u64> {
-        let kind = &self.kinds[kind_of(cause)];
+    /// Decides whether a report passes. Returns how many of its kind have not since the last one that has.
+    pub(super) fn admit(&self, report: &ErrorReport<'_>) -> Option<u64> {
+        let kind = &self.kinds[usize::from(report.is_fault())][kind_of(&report.cause)];
         let now = runtime::now();
         let mut state = kind.get();
         if state.began_at.is_none_or(|began_at| now.saturating_duration_since(began_at) >= SECOND) {

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use corehttp::server::ErrorLog;
-use corehttp::{Context, Error, Server, Status};
+use corehttp::{BodyPlan, Context, Error, Handler, Server, Status};
 
 use crate::support::{Served, eventually, get, status};
 
@@ -91,6 +91,29 @@ fn a_flood_of_one_kind_is_a_few_lines_and_their_number() {
     }
     drop(served);
     assert!(written.text().lines().count() < 200, "{}", written.text());
+}
+
+/// A scanner that is refused must not hide that a dependency is away.
+#[test]
+fn a_flood_of_refusals_hides_no_fault_of_the_same_kind() {
+    struct Refuses;
+    impl Handler for Refuses {
+        fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+            BodyPlan::Refuse(match ctx.request.path() {
+                "/fault" => Status::SERVICE_UNAVAILABLE,
+                _ => Status::FORBIDDEN,
+            })
+        }
+        async fn handle(&self, _: &mut Context) -> corehttp::Result {
+            Ok(())
+        }
+    }
+    let written = Written::default();
+    let log = ErrorLog::from_writer(written.clone()).all();
+    let served = Served::with(|server| server.observe(log), Refuses);
+    (0..30).for_each(|_| _ = served.ask(get("/")));
+    assert_eq!(status(&served.ask(get("/fault"))), 503);
+    eventually("the fault is a line", || written.text().contains(" error 503 "));
 }
 
 /// A quiet night with logrotate.
