@@ -65,7 +65,7 @@ impl AccessLog {
     }
 
     fn from_target(target: LineTarget, format: Format) -> io::Result<AccessLog> {
-        let writer = LineWriter::start(Log::Access, target)?;
+        let writer = LineWriter::start(Log::Access, &mut Some(target))?;
         Ok(AccessLog { inner: Arc::new(LogInner { writer, format }) })
     }
 

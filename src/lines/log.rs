@@ -23,7 +23,7 @@ impl Log {
     }
 
     /// Counts lines that were dropped.
-    pub(super) fn count_dropped(self, lines: u64) {
+    pub(crate) fn count_dropped(self, lines: u64) {
         self.counter().fetch_add(lines, Relaxed);
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -18,16 +19,21 @@ pub(crate) struct LineWriter {
 }
 
 impl LineWriter {
-    /// Starts the thread.
+    /// Starts the thread, which takes the target.
     ///
     /// # Errors
     ///
-    /// Fails if there can be no further thread.
-    pub(crate) fn start(log: Log, target: LineTarget) -> io::Result<LineWriter> {
+    /// Fails if there can be no further thread. The target then stays, for another try.
+    pub(crate) fn start(log: Log, target: &mut Option<LineTarget>) -> io::Result<LineWriter> {
         let buffers = Arc::new(LineBuffers::new(log));
         let writing = buffers.clone();
+        // A thread that cannot be made drops what it was given.
+        let (sender, taken) = channel();
         let thread = thread::Builder::new().name(log.name().replace(' ', "-"));
-        let thread = thread.spawn(move || writing.write_to(target))?;
+        let thread = thread.spawn(move || taken.iter().for_each(|target| writing.write_to(target)))?;
+        if let Some(target) = target.take() {
+            let _ = sender.send(target);
+        }
         Ok(LineWriter { log, buffers, thread: Some(thread) })
     }
 
@@ -64,8 +70,6 @@ const END_WAIT_MAX: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
-
     use super::*;
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
@@ -67,10 +68,11 @@ enum Scope {
 }
 
 struct LogInner {
-    /// The place to write to, until the first line.
+    /// The place to write to, until the thread has it.
     target: Mutex<Option<LineTarget>>,
-    /// `None` if the thread could not be started.
-    writer: OnceLock<Option<LineWriter>>,
+    writer: OnceLock<LineWriter>,
+    /// How many lines were dropped, because the thread could not be made yet.
+    unwritten: AtomicU64,
 }
 
 impl ErrorLog {
@@ -94,7 +96,8 @@ impl ErrorLog {
     }
 
     fn from_target(target: LineTarget) -> ErrorLog {
-        let inner = LogInner { target: Mutex::new(Some(target)), writer: OnceLock::new() };
+        let target = Mutex::new(Some(target));
+        let inner = LogInner { target, writer: OnceLock::new(), unwritten: AtomicU64::new(0) };
         ErrorLog { inner: Arc::new(inner), scope: Scope::Faults }
     }
 
@@ -117,14 +120,15 @@ impl ErrorLog {
         if let Some(target) = &mut *lock(&self.inner.target) {
             target.request_reopen();
         }
-        if let Some(Some(writer)) = self.inner.writer.get() {
+        if let Some(writer) = self.inner.writer.get() {
             writer.reopen();
         }
     }
 
-    /// Returns how many lines were dropped, for lack of room or after a failure to write.
+    /// Returns how many lines were dropped, for lack of room or of a thread, or after a failure to write.
     pub fn dropped(&self) -> u64 {
-        self.inner.writer.get().and_then(Option::as_ref).map_or(0, LineWriter::dropped)
+        let LogInner { writer, unwritten, .. } = &*self.inner;
+        unwritten.load(Ordering::Relaxed) + writer.get().map_or(0, LineWriter::dropped)
     }
 }
 
@@ -161,14 +165,25 @@ impl Scope {
 
 impl LogInner {
     fn write(&self, report: &ErrorReport<'_>, suppressed: u64) {
-        let writer = self.writer.get_or_init(|| {
-            let target = lock(&self.target).take()?;
-            LineWriter::start(Log::Error, target).ok()
-        });
-        if let Some(writer) = writer {
-            let text = line(SystemTime::now(), report, suppressed);
-            writer.push(|lines| lines.extend_from_slice(text.as_bytes()));
+        let Some(writer) = self.writer() else {
+            self.unwritten.fetch_add(1, Ordering::Relaxed);
+            return Log::Error.count_dropped(1);
+        };
+        let text = line(SystemTime::now(), report, suppressed);
+        writer.push(|lines| lines.extend_from_slice(text.as_bytes()));
+    }
+
+    /// The thread that writes, which begins with the first line. If it cannot be made, the next line tries again.
+    fn writer(&self) -> Option<&LineWriter> {
+        if self.writer.get().is_none() {
+            let mut target = lock(&self.target);
+            if target.is_some()
+                && let Ok(writer) = LineWriter::start(Log::Error, &mut target)
+            {
+                let _ = self.writer.set(writer);
+            }
         }
+        self.writer.get()
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use corehttp::server::ErrorLog;
-use corehttp::{BodyPlan, Context, Error, Handler, Server, Status};
+use corehttp::{BodyPlan, Context, Error, Handler, Request, Server, Status};
 
-use crate::support::{Served, eventually, get, status};
+use crate::support::{Served, alone, eventually, get, status};
 
 /// The text that was written so far.
 #[derive(Clone, Default)]
@@ -114,6 +114,31 @@ fn a_flood_of_refusals_hides_no_fault_of_the_same_kind() {
     (0..30).for_each(|_| _ = served.ask(get("/")));
     assert_eq!(status(&served.ask(get("/fault"))), 503);
     eventually("the fault is a line", || written.text().contains(" error 503 "));
+}
+
+/// Faults come just when there can be no further thread.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_whose_thread_cannot_be_made_counts_its_lines_and_tries_again() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    alone("observe::error_log::a_log_whose_thread_cannot_be_made_counts_its_lines_and_tries_again", || {
+        let written = Written::default();
+        let log = ErrorLog::from_writer(written.clone());
+        let service = Server::new().observe(log.clone()).service(fails);
+        let fault = async || _ = service.respond(Request::get("/fault").unwrap()).await;
+        corehttp::block_on(async {
+            let before = getrlimit(Resource::As);
+            setrlimit(Resource::As, Rlimit { current: Some(1 << 20), ..before }).unwrap();
+            fault().await;
+            setrlimit(Resource::As, before).unwrap();
+            assert_eq!(log.dropped(), 1);
+            fault().await;
+        })
+        .unwrap();
+        eventually("the next one is written", || written.text().lines().count() == 1);
+        assert_eq!(log.dropped(), 1);
+    });
 }
 
 /// A quiet night with logrotate.
