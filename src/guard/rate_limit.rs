@@ -4,10 +4,11 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::client_table::{ClientTable, Rate};
 use crate::message::{FieldName, Headers, Status};
+use crate::runtime;
 use crate::server::{
     BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded, subscriber,
 };
@@ -189,17 +190,17 @@ impl RateLimit {
         key.unwrap_or_else(|| client(ctx.client_ip()))
     }
 
-    /// Tells the client its bound, if it is told.
-    fn tell(&self, ctx: &mut Context, counted_for: u64) {
+    /// Tells the client its bound `at` this time, if it is told.
+    fn tell(&self, ctx: &mut Context, counted_for: u64, at: Instant) {
         let Some(fields) = &self.told else { return };
-        let debt = self.clients.debt(counted_for, ctx.arrived_at());
+        let debt = self.clients.debt(counted_for, at);
         fields.write(&mut ctx.response.headers, self.rate.left(debt), debt);
     }
 
-    fn refuse(&self, ctx: &mut Context, counted_for: u64) -> Error {
+    fn refuse(&self, ctx: &mut Context, counted_for: u64, at: Instant) -> Error {
         ctx.count_refusal(GuardKind::RateLimit);
-        self.tell(ctx, counted_for);
-        let wait = self.clients.wait(counted_for, ctx.arrived_at(), self.rate);
+        self.tell(ctx, counted_for, at);
+        let wait = self.clients.wait(counted_for, at, self.rate);
         too_many(&mut ctx.response.headers, wait)
     }
 }
@@ -215,19 +216,22 @@ impl Middleware for RateLimit {
                     None => return Ok(()),
                 },
             };
-            match self.clients.wait(counted_for, ctx.arrived_at(), self.rate).is_zero() {
+            let at = ctx.arrived_at();
+            match self.clients.wait(counted_for, at, self.rate).is_zero() {
                 true => Ok(()),
-                false => Err(self.refuse(ctx, counted_for)),
+                false => Err(self.refuse(ctx, counted_for, at)),
             }
         })
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         let counted_for = self.counted_for(ctx);
-        if !self.clients.count(counted_for, ctx.arrived_at(), self.rate) {
-            return Err(self.refuse(ctx, counted_for));
+        // A body may have taken long. Its client's share has grown meanwhile.
+        let at = runtime::now().into_std();
+        if !self.clients.count(counted_for, at, self.rate) {
+            return Err(self.refuse(ctx, counted_for, at));
         }
-        self.tell(ctx, counted_for);
+        self.tell(ctx, counted_for, at);
         next.handle(ctx).await
     }
 }

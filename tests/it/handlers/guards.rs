@@ -397,6 +397,20 @@ fn handlers_share_a_bound_and_bounds_add_up() {
     });
 }
 
+/// A body that takes long is counted when it is there: its client has sent nothing for a while.
+#[test]
+fn a_rate_is_that_of_the_time_at_which_a_body_has_arrived() {
+    let interval = Duration::from_millis(300);
+    let served = Served::new(wrap(RateLimit::new(1, interval), |_: &mut Context| ()));
+    let mut slow = served.connect();
+    slow.send("POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n");
+    assert!(slow.receive_through("\r\n\r\n").contains(" 100 "), "the head is admitted");
+    assert_eq!(status(&served.ask(get("/"))), 200);
+    thread::sleep(interval + Duration::from_millis(50));
+    slow.send("body");
+    assert_eq!(status(&slow.receive()), 200);
+}
+
 #[test]
 fn of_two_guards_the_one_that_refuses_is_the_one_that_answers() {
     let none = |_: &mut Context| {};
