@@ -1,9 +1,12 @@
 //! [`Check`]: whether something that the server depends on works, asked no more often than its answer is needed.
 
 use std::error::Error;
+use std::future::poll_fn;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -72,7 +75,7 @@ impl Check {
         mut last: OwnedMutexGuard<Option<Outcome>>,
         on_change: Arc<OnChange>,
     ) -> bool {
-        let error = match timeout(self.timeout, (self.run)()).await {
+        let error = match timeout(self.timeout, confined((self.run)())).await {
             Ok(outcome) => outcome.err(),
             Err(_) => {
                 let text = format!("it {}", TimeLimit::from(self.timeout).exceeded());
@@ -88,6 +91,15 @@ impl Check {
         }
         is_good
     }
+}
+
+/// Runs a check. A panic of the application's function is a failure, kept as any other.
+async fn confined(mut check: CheckFuture) -> Result<(), CheckError> {
+    poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| check.as_mut().poll(cx)));
+        polled.unwrap_or_else(|_| Poll::Ready(Err("the check panicked".into())))
+    })
+    .await
 }
 
 #[cfg(test)]

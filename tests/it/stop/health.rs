@@ -180,6 +180,32 @@ fn a_change_is_told_once_with_its_error() {
     });
 }
 
+#[test]
+fn a_check_that_panics_has_failed() {
+    paused(async {
+        let (runs, told) = (Arc::new(AtomicUsize::new(0)), Arc::<Mutex<Vec<String>>>::default());
+        let (counted, told_to) = (runs.clone(), told.clone());
+        let health = Health::new()
+            .check("cache", async || Ok::<(), io::Error>(()))
+            .check("database", async move || {
+                sleep(Duration::from_millis(1)).await;
+                match counted.fetch_add(1, Ordering::Relaxed) {
+                    0 => panic!("an index of the driver"),
+                    _ => Ok::<(), io::Error>(()),
+                }
+            })
+            .on_change(move |name, error| told_to.lock().unwrap().push(format!("{name}: {error:?}")));
+        let service = service(&health);
+        for _ in 0..3 {
+            let response = service.respond(Request::get("/ready").unwrap()).await;
+            assert_eq!(response.status, Status::SERVICE_UNAVAILABLE);
+            assert_eq!(response.text().unwrap(), "not ready\ncache: ok\ndatabase: failed\n");
+        }
+        assert_eq!(runs.load(Ordering::Relaxed), 1, "the outcome is kept");
+        assert_eq!(told.lock().unwrap().len(), 1);
+    });
+}
+
 fn serve(delay: Duration) -> Served {
     let health = Health::new();
     let hello = |ctx: &mut Context| ctx.response.set_text("hi");
