@@ -5,11 +5,12 @@ use std::fs::{self, File, TryLockError};
 use std::hash::BuildHasher;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::SystemTime;
 
 use super::error::AcmeError;
 use super::settings::Settings;
-use crate::memory::stable_hash;
+use crate::memory::{lock, stable_hash};
 use crate::net::with_descriptors;
 
 /// The files of one account and one certificate.
@@ -19,6 +20,8 @@ pub(super) struct Folder {
     /// The chain and its key, in one file, so that they always belong together.
     certificate: PathBuf,
     lock: PathBuf,
+    /// The text of an account that could not be written, as on a full disk. Authorities admit few accounts.
+    unwritten: Mutex<Option<String>>,
 }
 
 impl Folder {
@@ -36,16 +39,21 @@ impl Folder {
             account: folder.join(format!("account-{directory:016x}.json")),
             certificate: folder.join(format!("{certificate}.pem")),
             lock: folder.join(format!("{certificate}.lock")),
+            unwritten: Mutex::default(),
         }))
     }
 
-    /// The text of the account, if there is one.
+    /// The text of the account, if there is one. First writes one that could not be written before.
     pub(super) fn account(&self) -> Result<Option<String>, AcmeError> {
+        let unwritten = lock(&self.unwritten).take();
+        unwritten.map(|text| self.set_account(&text)).transpose()?;
         read(&self.account).map_err(in_file(&self.account))
     }
 
     pub(super) fn set_account(&self, text: &str) -> Result<(), AcmeError> {
-        replace(&self.account, text).map_err(in_file(&self.account))
+        let written = replace(&self.account, text).map_err(in_file(&self.account));
+        *lock(&self.unwritten) = written.is_err().then(|| text.to_owned());
+        written
     }
 
     /// Removes an account that the authority does not know any more.
@@ -96,9 +104,8 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     // Another process may write at the same time; one in a container has the same number.
     let new = path.with_extension(format!("new-{:016x}", RandomState::new().hash_one(0)));
     let mut file = open_private(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path).inspect_err(|_| drop(fs::remove_file(&new)))
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 /// Makes a folder that only its user may look into.
@@ -153,6 +160,21 @@ mod tests {
         assert!(other.account().unwrap().is_some() && other.certificate().unwrap().is_none());
         one.forget_account();
         assert!(other.account().unwrap().is_none());
+    }
+
+    /// As on a full disk: nothing of a failed try stays but the account, which is made once.
+    #[test]
+    fn an_account_that_could_not_be_written_is_kept_and_written_later() {
+        let at = tempfile::tempdir().unwrap();
+        let one = folder(at.path(), &["a.example"]);
+        fs::create_dir(&one.account).unwrap();
+        one.set_account("text").unwrap_err();
+        one.account().unwrap_err();
+        assert_eq!(fs::read_dir(at.path()).unwrap().count(), 1, "the folder in the way");
+        fs::remove_dir(&one.account).unwrap();
+        assert_eq!(one.account().unwrap().as_deref(), Some("text"));
+        let again = folder(at.path(), &["a.example"]);
+        assert_eq!(again.account().unwrap().as_deref(), Some("text"));
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(super) struct Renewal {
     current: Option<Current>,
     /// When the file was written that was looked at last.
     loaded: Option<SystemTime>,
+    /// The text of the certificate that is shown, until it is in the folder.
+    unwritten: Option<String>,
     failures: u32,
 }
 
@@ -74,7 +76,8 @@ impl Renewal {
         table: Arc<ChallengeTable>,
         is_ready: Arc<watch::Sender<bool>>,
     ) -> Renewal {
-        Renewal { settings, folder, tls, table, is_ready, current: None, loaded: None, failures: 0 }
+        let (current, loaded, unwritten) = (None, None, None);
+        Renewal { settings, folder, tls, table, is_ready, current, loaded, unwritten, failures: 0 }
     }
 
     /// Shows the certificate of the folder, if there is one, from the first handshake on.
@@ -125,6 +128,7 @@ impl Renewal {
     /// Does what is due. Returns the time until the next step.
     async fn step(&mut self) -> Result<Duration, AcmeError> {
         self.load()?;
+        self.write()?;
         let now = SystemTime::now();
         self.ask_for_window(now).await;
         if let Some(left) = self.current.as_ref().and_then(|current| current.until_due(now)) {
@@ -147,13 +151,22 @@ impl Renewal {
             obtained => obtained?,
         };
         self.show(&text)?;
-        if let Some(folder) = &self.folder {
-            folder.set_certificate(&text)?;
-            self.loaded = folder.certificate_time();
-        }
         self.report_shown(|not_after| AcmeReport::Issued { not_after });
         self.current.iter_mut().for_each(|current| current.put_off(SystemTime::now()));
+        self.unwritten = Some(text);
+        self.write()?;
         Ok(Duration::ZERO)
+    }
+
+    /// Writes the certificate that was issued to the folder, unless it is there. After a failure, as on a full disk, the next
+    /// step tries again.
+    fn write(&mut self) -> Result<(), AcmeError> {
+        if let (Some(folder), Some(text)) = (&self.folder, &self.unwritten) {
+            folder.set_certificate(text)?;
+            self.loaded = folder.certificate_time();
+        }
+        self.unwritten = None;
+        Ok(())
     }
 
     async fn obtain(&self, old: Option<&CertificateDer<'_>>) -> Result<String, AcmeError> {
@@ -177,6 +190,7 @@ impl Renewal {
         match self.show(&text) {
             Ok(()) => {
                 self.loaded = written;
+                self.unwritten = None;
                 self.report_shown(|not_after| AcmeReport::Loaded { not_after });
                 Ok(true)
             }
@@ -273,6 +287,7 @@ const WINDOW_ASKED_AFTER_FAILURE: Duration = Duration::from_secs(6 * 60 * 60);
 mod tests {
     use super::super::LETS_ENCRYPT;
     use super::*;
+    use crate::runtime::block_on;
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -349,6 +364,23 @@ mod tests {
             }
             assert_eq!(renewal.folder.as_ref().unwrap().certificate().unwrap(), Some(text));
         }
+    }
+
+    /// As on a full disk.
+    #[test]
+    fn a_certificate_that_could_not_be_written_is_written_at_the_next_step() {
+        let at = tempfile::tempdir().unwrap();
+        let folder = at.path().join("acme");
+        let mut renewal = renewal(Some(&folder));
+        let text = issued(&["a.example", "b.example"], -1, 89);
+        renewal.show(&text).unwrap();
+        renewal.unwritten = Some(text.clone());
+        std::fs::remove_dir(&folder).unwrap();
+        block_on(renewal.step()).unwrap().unwrap_err();
+        std::fs::create_dir(&folder).unwrap();
+        block_on(renewal.step()).unwrap().unwrap();
+        assert_eq!(renewal.folder.as_ref().unwrap().certificate().unwrap(), Some(text));
+        assert!(renewal.unwritten.is_none() && !renewal.load().unwrap(), "it is not loaded again");
     }
 
     #[test]
