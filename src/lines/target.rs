@@ -85,26 +85,40 @@ impl LineTarget {
             Sink::Writer(writer) => writer,
         };
         // The end of a line that was cut, so that the next one stands alone.
-        if self.ends_in_part && writer.write_all(b"\n").is_err() {
+        if self.ends_in_part && !write_some(writer, b"\n").is_empty() {
             return count_lines(lines);
         }
         let left = write_some(writer, lines);
         self.ends_in_part = !matches!(&lines[..lines.len() - left.len()], [] | [.., b'\n']);
-        count_lines(if writer.flush().is_ok() { left } else { lines })
+        count_lines(if until_ready(|| writer.flush()).is_ok() { left } else { lines })
     }
 }
 
 /// Writes until that fails, and returns what is left.
 fn write_some<'l>(writer: &mut dyn Write, mut lines: &'l [u8]) -> &'l [u8] {
     while !lines.is_empty() {
-        match writer.write(lines) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        match until_ready(|| writer.write(lines)) {
             Ok(0) | Err(_) => break,
             Ok(written) => lines = &lines[written..],
         }
     }
     lines
 }
+
+/// Tries again what was interrupted or would block. Standard output blocks for nobody once another process that shares it
+/// has set `O_NONBLOCK`, and a full pipe is no failure.
+fn until_ready<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(READY_PAUSE),
+            done => return done,
+        }
+    }
+}
+
+/// How long a writer that would block is left alone.
+const READY_PAUSE: Duration = Duration::from_millis(5);
 
 fn count_lines(lines: &[u8]) -> usize {
     lines.iter().filter(|octet| **octet == b'\n').count()
@@ -152,8 +166,44 @@ pub(super) fn is_over_within(thread: &JoinHandle<()>, wait_max: Duration) -> boo
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::{Arc, Mutex};
 
     use super::*;
+
+    /// A pipe that is not waited for, and is full at each second write and flush.
+    #[derive(Default)]
+    struct Full {
+        is_full: bool,
+        written: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Full {
+        fn drain(&mut self) -> io::Result<()> {
+            self.is_full = !self.is_full;
+            if self.is_full { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        }
+    }
+
+    impl Write for Full {
+        fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+            self.drain()?;
+            self.written.lock().unwrap().push(lines[0]);
+            Ok(1)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.drain()
+        }
+    }
+
+    #[test]
+    fn a_writer_that_would_block_loses_nothing() {
+        let full = Full::default();
+        let written = full.written.clone();
+        let mut target = LineTarget::from_writer(full);
+        assert_eq!(target.write(b"1\n2\n"), 0);
+        assert_eq!(*written.lock().unwrap(), b"1\n2\n");
+    }
 
     #[test]
     fn a_file_is_opened_again_once_that_is_possible() {
