@@ -3,6 +3,7 @@
 use std::array;
 use std::cell::Cell;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::thread::{self, Thread};
@@ -132,8 +133,11 @@ impl LineBuffers {
         for buffer in &self.buffers {
             mem::swap(&mut *lock(buffer), taken);
             let LineBuffer { lines, count } = taken;
-            if mem::take(count) > 0 {
-                self.count_dropped(target.write(lines) as u64);
+            let count = mem::take(count);
+            if count > 0 {
+                // A writer of the application that panics loses these lines, and not the log.
+                let written = catch_unwind(AssertUnwindSafe(|| target.write(lines)));
+                self.count_dropped(written.map_or(count, |lost| lost as u64));
             }
             lines.clear();
             lines.shrink_to(BUFFER_LEN);
@@ -221,6 +225,32 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    /// A writer that panics at its first call.
+    struct Panicking(bool);
+
+    impl Write for Panicking {
+        fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+            let is_first = !mem::replace(&mut self.0, true);
+            assert!(!is_first, "the writer of the application panics");
+            Ok(lines.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_writer_that_panics_loses_the_lines_at_hand_and_no_others() {
+        let buffers = LineBuffers::new(Log::Error);
+        let mut target = LineTarget::from_writer(Panicking(false));
+        for lines in [2, 3] {
+            (0..lines).for_each(|_| buffers.push(|line| line.extend_from_slice(b"line\n")));
+            buffers.write_waiting(&mut target, &mut LineBuffer::new());
+            assert_eq!(buffers.dropped(), 2);
         }
     }
 
