@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, io, thread};
+use std::{fmt, thread};
 
 use rcgen::KeyPair;
 use tokio::sync::{oneshot, watch};
@@ -107,10 +107,8 @@ fn resolver(
     async move |hello: ClientHello<'_>| {
         let _renewing = &renewing;
         if hello.alpn().is_some_and(|offered| offered.eq([VALIDATION])) {
-            let config = hello.server_name().and_then(|name| table.handshake(name));
-            return config
-                .map(Some)
-                .ok_or_else(|| io::Error::other("no such name is being validated").into());
+            // For another name the usual configuration, which refuses the peer for its protocol.
+            return Ok(hello.server_name().and_then(|name| table.handshake(name)));
         }
         // The sender is there for as long as this closure is.
         let _ = is_ready.subscribe().wait_for(|is_ready| *is_ready).await;

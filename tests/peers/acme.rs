@@ -4,9 +4,9 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,6 +14,7 @@ use corehttp::acme::{Acme, AcmeCertificate, AcmeReport, Challenge};
 use corehttp::client::ClientTimeouts;
 use corehttp::middleware::wrap;
 use corehttp::net::MemoryListener;
+use corehttp::tls::rustls::{self, ClientConfig};
 use corehttp::tls::{ClientTls, Identity, Roots, ServerTls};
 use corehttp::{Client, Context, Server, ServerHandle};
 use tempfile::TempDir;
@@ -417,6 +418,28 @@ fn a_challenge_that_fails_keeps_the_account() {
     let asked: Vec<String> = paths.try_iter().collect();
     let times = |asked_for: &str| asked.iter().filter(|path| *path == asked_for).count();
     assert_eq!((times("/account"), times("/orders")), (1, 1), "{asked:?}");
+}
+
+/// A stranger that offers the protocol of a validation is refused for it, which is no fault of the server.
+#[test]
+fn a_validation_of_another_name_is_no_fault_rfc8737_3() {
+    let reports = Reports::new();
+    let certificates = acme("https://localhost:1/dir", &reports).start().unwrap();
+    let (faults, received) = channel();
+    let server = Server::bind("127.0.0.1:0").cores(1).tls(certificates.tls());
+    let server = server.on_error(move |report| _ = faults.send((report.is_fault(), report.to_string())));
+    let running = server.start(|_: &mut Context| ()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"acme-tls/1".to_vec()];
+    let client = Client::builder().tls(ClientTls::from_config(config)).connect_to(running.local_addr());
+    let client = client.build();
+    corehttp::block_on(async { client.get("https://a.example/").await.unwrap_err() }).unwrap();
+    let (is_fault, text) = received.recv_timeout(SOON).unwrap();
+    assert!(!is_fault, "{text}");
 }
 
 /// A client of an authority with this handler.
