@@ -434,6 +434,11 @@ impl BalancerCounters {
         self.0.upgrade().map(|inner| inner.hosts.counts())
     }
 
+    /// Whether the other ones are of the same balancer.
+    pub(crate) fn is_same(&self, other: &BalancerCounters) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+
     /// Whether all hosts are used; `None` if the balancer is gone.
     pub(crate) fn panic_counts(&self) -> Option<PanicCounts> {
         self.0.upgrade().map(|inner| inner.panic.counts())

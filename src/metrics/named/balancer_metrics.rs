@@ -36,7 +36,9 @@ impl BalancerTable {
     pub(in crate::metrics) fn add(&self, name: &str, balancer: BalancerCounters) {
         let mut balancers = lock(&self.0);
         balancers.retain(|(_, known)| known.counts().is_some());
-        balancers.push((name.into(), balancer));
+        if !balancers.iter().any(|(known, added)| **known == *name && added.is_same(&balancer)) {
+            balancers.push((name.into(), balancer));
+        }
     }
 
     /// Writes the state and the counts of each host, unless there is none.
@@ -166,6 +168,8 @@ mod tests {
         });
         let metrics = Metrics::new();
         let balancer = client.balance(["http://one", "http://two"]).unwrap().build();
+        metrics.add_balancer("shop", &balancer);
+        // Once more, and it still counts once.
         metrics.add_balancer("shop", &balancer);
         let panics = crate::block_on(async {
             let request = Request::get("/").unwrap();
