@@ -60,10 +60,29 @@ struct MetricsInner {
     recording: Arc<Recording>,
     cores: Mutex<Vec<Arc<CoreMetrics>>>,
     collectors: Mutex<Vec<Collector>>,
-    clients: Mutex<Vec<ClientCounters>>,
+    clients: Mutex<ClientTable>,
     hosts: Arc<HostTable>,
     balancers: BalancerTable,
     caches: CacheTable,
+}
+
+/// The clients, and the sum of those that are gone. A program may make one for each of its jobs.
+#[derive(Clone, Default)]
+struct ClientTable {
+    known: Vec<ClientCounters>,
+    gone: Option<ClientCounts>,
+}
+
+impl ClientTable {
+    fn add(&mut self, client: ClientCounters) {
+        if self.known.contains(&client) {
+            return;
+        }
+        for gone in self.known.extract_if(.., |known| known.is_last()) {
+            add_counts(self.gone.get_or_insert_default(), &gone.counts());
+        }
+        self.known.push(client);
+    }
 }
 
 /// Writes metrics of the application.
@@ -234,13 +253,12 @@ impl Metrics {
 
     /// The counts of all clients together. `None` without a client.
     pub(super) fn client_counts(&self) -> Option<ClientCounts> {
-        let clients = lock(&self.inner.clients).clone();
-        let mut counts = clients.iter().map(ClientCounters::counts);
-        let first = counts.next()?;
-        Some(counts.fold(first, |mut sum, counts| {
+        let ClientTable { known, gone } = lock(&self.inner.clients).clone();
+        let counts = gone.into_iter().chain(known.iter().map(ClientCounters::counts));
+        counts.reduce(|mut sum, counts| {
             add_counts(&mut sum, &counts);
             sum
-        }))
+        })
     }
 
     /// The times of the exchanges of clients with each host.
@@ -375,11 +393,7 @@ impl Observer for Metrics {
 impl ClientObserver for Metrics {
     fn attach(&self, host: &mut HostEvents) {
         self.inner.hosts.attach(host);
-        let client = host.client();
-        let mut clients = lock(&self.inner.clients);
-        if !clients.contains(&client) {
-            clients.push(client);
-        }
+        lock(&self.inner.clients).add(host.client());
     }
 }
 
@@ -424,6 +438,25 @@ mod tests {
             assert_eq!(core.poll_longest_route.as_deref(), Some(expected), "{path}");
         }
         drop(server);
+    }
+
+    /// A program may make a client for each of its jobs.
+    #[test]
+    fn clients_that_are_gone_are_one_sum() {
+        let listener = MemoryListener::new();
+        let metrics = Metrics::new();
+        let builder = || Client::builder().connect_to(&listener).observe(metrics.clone());
+        let _running = Server::bind(&listener).cores(1).start(|_: &mut Context| ()).unwrap();
+        let ask = async || {
+            let client = builder().build();
+            client.get("http://one/").await.unwrap();
+        };
+        crate::block_on(async { (ask().await, ask().await, ask().await) }).unwrap();
+        // With the first host of this one, the others are summed up.
+        crate::block_on(ask()).unwrap();
+        assert_eq!(lock(&metrics.inner.clients).known.len(), 1);
+        let counts = metrics.client_counts().unwrap();
+        assert_eq!((counts.total.answered, counts.hosts["http://one"].answered), (4, 4));
     }
 
     #[test]

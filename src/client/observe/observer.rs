@@ -362,6 +362,12 @@ impl ClientCounters {
     pub fn counts(&self) -> ClientCounts {
         self.0.counts()
     }
+
+    /// Whether the client is gone with all that counted for it, and this is the last reference to its counters.
+    #[allow(dead_code, reason = "unused without the feature `metrics`")]
+    pub(crate) fn is_last(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
 }
 
 impl PartialEq for ClientCounters {
