@@ -28,10 +28,11 @@ impl Format {
 /// Writes metrics as text, for functions of [`Metrics::add_collector`](super::Metrics::add_collector).
 ///
 /// Characters that a name cannot have are written as `_`. A second metric of the same name is left out, because readers refuse
-/// the whole text for it.
+/// the whole text for it. So is one with the name of another's samples, such as a gauge `a_count` beside a histogram `a`.
 pub struct Writer {
     out: String,
     format: Format,
+    /// The names of metrics and of their samples.
     written: BTreeSet<String>,
 }
 
@@ -77,7 +78,12 @@ impl Writer {
 
     fn begin(&mut self, name: &str, kind: Kind, help: &str) -> Samples<'_> {
         let name: String = Name(name).to_string();
-        let is_new = self.written.insert(name.clone());
+        // A gauge `a_total` has the samples of a counter `a`.
+        let names = kind.suffixes().iter().map(|suffix| format!("{name}{suffix}"));
+        let is_new = names.clone().all(|name| !self.written.contains(&name));
+        if is_new {
+            self.written.extend(names);
+        }
         let mut samples = Samples { writer: is_new.then_some(self), name, kind };
         samples.write_head(help);
         samples
@@ -121,6 +127,16 @@ impl Kind {
             Kind::Gauge => "gauge",
             Kind::Histogram { .. } => "histogram",
             Kind::Summary { .. } => "summary",
+        }
+    }
+
+    /// The ends of the names that a metric takes: its own, and those of its samples.
+    fn suffixes(self) -> &'static [&'static str] {
+        match self {
+            Kind::Counter => &["", "_total"],
+            Kind::Gauge => &[""],
+            Kind::Histogram { .. } => &["", "_bucket", "_sum", "_count"],
+            Kind::Summary { .. } => &["", "_sum", "_count"],
         }
     }
 }
@@ -295,6 +311,31 @@ mod tests {
             .replace("_7_days_total \"Quoted\"", "_7_days \\\"Quoted\\\"");
         check(Format::Prometheus, write, prometheus);
         check(Format::OpenMetrics, write, &(open_metrics + "# EOF\n"));
+    }
+
+    /// Of two metrics with one name among those of their samples, the second is left out.
+    #[test]
+    fn samples_of_one_name_are_those_of_one_metric() {
+        type Begin = fn(&mut Writer);
+        let counter: Begin = |writer| writer.counter("a", "").value(&[], 1.0);
+        let histogram: Begin =
+            |writer| writer.histogram("a", "", 1.0).counts(&[], &HistogramCounts::default());
+        let summary: Begin = |writer| writer.summary("a", "", 1.0).counts(&[], &HistogramCounts::default());
+        for (one, samples) in [
+            (counter, &["a", "a_total"][..]),
+            (histogram, &["a", "a_bucket", "a_sum", "a_count"]),
+            (summary, &["a", "a_sum", "a_count"]),
+        ] {
+            for name in samples {
+                let gauge = |writer: &mut Writer| writer.gauge(name, "").value(&[], 2.0);
+                for writes in [[&one as &dyn Fn(&mut Writer), &gauge], [&gauge, &one]] {
+                    let mut writer = Writer::new(Format::Prometheus);
+                    writes.iter().for_each(|write| write(&mut writer));
+                    let text = writer.finish();
+                    assert_eq!(text.matches("# TYPE").count(), 1, "{text}");
+                }
+            }
+        }
     }
 
     #[test]
