@@ -91,7 +91,8 @@ pub enum ErrorCause {
     /// A listener failed for good, and the server stops. The report is of no peer, as that of [`ErrorCause::Accept`].
     Listener(io::Error),
     /// A certificate of the server is about to expire, has expired, or was refused. The report is of no peer, as that
-    /// of [`ErrorCause::Accept`]. A server makes one at its start and once a day, and one for each refusal.
+    /// of [`ErrorCause::Accept`]. A server makes one at its start, when such a time comes, at a replacement, and once a
+    /// day, and one for each refusal.
     Certificate(tls::CertificateFault),
     /// The store of a [`SharedRateLimit`](crate::middleware::SharedRateLimit) failed or took too long, so a request was
     /// admitted or refused without having been counted. The report is of no peer, as that of [`ErrorCause::Accept`],
