@@ -39,7 +39,7 @@ impl Default for ReportLimiter {
 /// Of the reports of each kind, lets so many a second pass.
 pub(super) struct KindLimiter {
     passed_max: u32,
-    /// Those of peers, and then the faults of the server, which a flood of the former must not hide.
+    /// The kinds of peers' faults, and those of the server's, which a flood of the former must not hide.
     kinds: [[Cell<KindState>; KINDS]; 2],
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct CertificateWatch {
     /// Changes with each replacement.
     refused: watch::Receiver<Option<Arc<str>>>,
     looks_at: Instant,
-    /// What the last look has found.
+    /// The faults that the last look has found.
     found: Vec<CertificateFault>,
 }
 
