@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
 use corehttp::middleware::{ConcurrencyLimit, CrossOriginProtection, RateLimit};
