@@ -8,10 +8,11 @@ use std::pin::pin;
 use std::task::{self, Poll, ready};
 
 use super::forward_auth::CopiedNames;
+use super::forwarded_fields::merge_heads;
 use super::relay::{Relay, gateway_error};
 use super::tunnel::{End, join};
 use crate::client::{Call, CallExchange, ClientError};
-use crate::message::{FieldName, Headers, Response, Status};
+use crate::message::{Headers, Response, Status};
 use crate::runtime::join_first;
 use crate::server::{BodyReader, Context, Error, ForwardReport, IntoResult, Result};
 
@@ -336,31 +337,6 @@ impl Context {
     }
 }
 
-/// Prepares the head `behind` to be sent: it loses the fields of the hop, whose `connection` lines are returned, and gets those
-/// of the handler.
-pub(super) fn merge_heads(behind: &mut Response, of_handler: &Headers) -> Headers {
-    let connection_options = forward_fields(behind);
-    // A response has one id.
-    if of_handler.contains(REQUEST_ID) {
-        behind.headers.remove(REQUEST_ID);
-    }
-    behind.headers.append_all(of_handler);
-    connection_options
-}
-
-/// Removes the fields of the response that are meant for this hop, and returns the lines of `connection`. A 426 keeps the
-/// protocols, which it must name (RFC 9110 §15.5.22).
-fn forward_fields(Response { status, headers, .. }: &mut Response) -> Headers {
-    if *status != Status::UPGRADE_REQUIRED {
-        return headers.forward();
-    }
-    let mut named = Headers::new();
-    headers.named(FieldName::UPGRADE).for_each(|protocols| named.push(FieldName::UPGRADE, protocols));
-    let connection_options = headers.forward();
-    headers.append_all(&named);
-    connection_options
-}
-
 /// Notes how a call was opened, or was not.
 fn note_opened(forward: &mut ForwardReport, opened: &Result<Call, ClientError>) {
     let retries = opened.as_ref().map_or_else(ClientError::retries, Call::retries);
@@ -373,9 +349,6 @@ fn note_opened(forward: &mut ForwardReport, opened: &Result<Call, ClientError>) 
 async fn next_interim(call: &RefCell<CallExchange>) -> Result<bool> {
     poll_fn(|cx| call.borrow_mut().poll_interim(cx)).await.map_err(gateway_error)
 }
-
-/// The field of [`RequestId`](crate::middleware::RequestId), which servers behind set as well.
-const REQUEST_ID: &str = "x-request-id";
 
 /// The field that names a file to a server in front, and to no client. It counts in a final head alone.
 const ACCEL_REDIRECT: &str = "x-accel-redirect";

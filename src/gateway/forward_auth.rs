@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::forward::merge_heads;
+use super::forwarded_fields::merge_heads;
 use super::relay::gateway_error;
 use crate::client::Balancer;
 use crate::message::{FieldName, Headers, MessageError, Request, Response, Status, TargetError, TargetForm};

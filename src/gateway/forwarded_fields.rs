@@ -1,8 +1,8 @@
-//! [`Context::set_forwarded`]: what a gateway passes on about its client (RFC 7239).
+//! [`Context::set_forwarded`]: what a gateway passes on about its client (RFC 7239); [`merge_heads`]: what it passes back.
 
 use std::net::IpAddr;
 
-use crate::message::{Authority, FieldName, Headers, Request, Scheme, describes_client};
+use crate::message::{Authority, FieldName, Headers, Request, Response, Scheme, Status, describes_client};
 use crate::server::{
     Context, FORWARDED, ForwardedHeader, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO,
 };
@@ -114,3 +114,31 @@ fn set_or_remove(headers: &mut Headers, name: FieldName<'_>, value: Option<&str>
         None => drop(headers.remove(name.as_str())),
     }
 }
+
+/// Prepares the head `behind` to be sent: it loses the fields of the hop, whose `connection` lines are returned, and gets those
+/// of the handler.
+pub(super) fn merge_heads(behind: &mut Response, of_handler: &Headers) -> Headers {
+    let connection_options = forward_fields(behind);
+    // A response has one id.
+    if of_handler.contains(REQUEST_ID) {
+        behind.headers.remove(REQUEST_ID);
+    }
+    behind.headers.append_all(of_handler);
+    connection_options
+}
+
+/// Removes the fields of the response that are meant for this hop, and returns the lines of `connection`. A 426 keeps the
+/// protocols, which it must name (RFC 9110 §15.5.22).
+fn forward_fields(Response { status, headers, .. }: &mut Response) -> Headers {
+    if *status != Status::UPGRADE_REQUIRED {
+        return headers.forward();
+    }
+    let mut named = Headers::new();
+    headers.named(FieldName::UPGRADE).for_each(|protocols| named.push(FieldName::UPGRADE, protocols));
+    let connection_options = headers.forward();
+    headers.append_all(&named);
+    connection_options
+}
+
+/// The field of [`RequestId`](crate::middleware::RequestId), which servers behind set as well.
+const REQUEST_ID: &str = "x-request-id";
