@@ -4,10 +4,11 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
+use corehttp::client::ClientCause;
 use corehttp::error::ExchangeError;
 use corehttp::middleware::wrap;
 use corehttp::websocket::{self, DeflateOptions, Error, Message, Options, Role, WebSocket};
-use corehttp::{BodyPlan, BoxHandler, Client, Context, Server, Service};
+use corehttp::{BodyPlan, BoxHandler, Client, ClientError, Context, Server, Service};
 use tokio::runtime::Runtime;
 
 use self::expectation::{Expectation, Fault};
@@ -183,7 +184,11 @@ async fn receive_parts<R: Role>(socket: &mut WebSocket<R>, outcome: &mut Outcome
 impl Fault {
     fn from_error(error: &io::Error) -> Fault {
         let inner = error.get_ref().expect("it has a reason");
-        match (inner.downcast_ref(), inner.downcast_ref()) {
+        let of_client = inner.downcast_ref().and_then(|error: &ClientError| match error.cause() {
+            ClientCause::Exchange(error) => Some(error),
+            _ => None,
+        });
+        match (inner.downcast_ref(), inner.downcast_ref().or(of_client)) {
             (Some(Error::Protocol(_)), _) => Fault::Protocol,
             (Some(Error::Text | Error::Compressed), _) => Fault::Content,
             (Some(Error::MessageTooLarge(_) | Error::FrameTooLarge(_)), _) => Fault::Bound,

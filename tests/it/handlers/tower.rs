@@ -213,7 +213,7 @@ mod requests {
         );
         check(
             "GET http://[::1] HTTP/1.1\r\nhost: a\r\n\r\n",
-            "GET http://[::1]/ HTTP/1.1 host=a Some(0) true|",
+            "GET http://[::1]/ HTTP/1.1 host=[::1] Some(0) true|",
         );
         check("OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n", "OPTIONS * HTTP/1.1 host=a Some(0) true|");
         check("GET //a/../b HTTP/1.1\r\nhost: a\r\n\r\n", "GET //a/../b HTTP/1.1 host=a Some(0) true|");
