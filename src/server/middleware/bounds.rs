@@ -137,6 +137,7 @@ pub fn uncancelled() -> impl Middleware + Clone {
 }
 
 /// The plan of handlers that operators ask: they answer however far the core is behind.
+#[cfg(feature = "metrics")]
 pub(crate) fn plan_for_operators(ctx: &mut Context) -> BodyPlan {
     ctx.set_timeouts(Timeouts { queue: None, ..ctx.timeouts() });
     BodyPlan::Buffer

@@ -12,6 +12,7 @@ mod deferred;
 mod guard;
 mod wrap;
 
+#[cfg(feature = "metrics")]
 pub(crate) use bounds::plan_for_operators;
 pub use bounds::{limits, plan, timeouts, uncancelled};
 pub use deferred::{defer_body, handle_deferred};
