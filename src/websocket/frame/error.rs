@@ -170,7 +170,7 @@ impl fmt::Display for ProtocolFault {
 }
 
 impl error::Error for Error {
-    /// The status of the answer to a request to open a WebSocket, or a [`PeerFault`].
+    /// The status of the answer to a request to open a WebSocket, or a mark of a fault of the peer.
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Error::Handshake(fault) => Some(fault.status()),
