@@ -623,6 +623,7 @@ fn no_cache_is_told_to_keep_a_failure_rfc9111_3() {
         match ctx.request.path() {
             "/fails" => return Err(Error::other("secret")),
             "/none" => return Err(Status::NOT_FOUND.into()),
+            #[cfg(feature = "fs")]
             "/file" => ctx.send_file("/nowhere").await?,
             "/panics" => std::panic::resume_unwind(Box::new("secret")),
             "/hangs" => std::future::pending().await,
@@ -638,6 +639,7 @@ fn no_cache_is_told_to_keep_a_failure_rfc9111_3() {
     for (path, status, kept) in [
         ("/fails", 500, ""),
         ("/none", 404, ""),
+        #[cfg(feature = "fs")]
         ("/file", 404, ""),
         ("/panics", 500, ""),
         ("/hangs", 503, ""),
