@@ -67,6 +67,9 @@ fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>
 /// Removes the time for which the content might have been stored: a cache would store the failure for as long (RFC 9111
 /// §3). Other directives stay, such as `no-store`.
 fn remove_freshness(headers: &mut Headers) {
+    if headers.is_empty() {
+        return;
+    }
     headers.remove_each(&[FieldName::new("expires")]);
     let is_kept = |member: &&[u8]| {
         let name = member.split(|octet| *octet == b'=').next().unwrap_or_default();
