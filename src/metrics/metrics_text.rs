@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::metrics::Metrics;
 use super::metrics_writer::Format;
-use crate::server::{BodyPlan, Context, Handler, Result, SharedGuard, plan_for_operators};
+use crate::server::{BodyPlan, Context, Handler, Result, SharedGuard};
 
 /// A handler that answers with all metrics as text.
 ///
@@ -73,9 +73,17 @@ impl Text {
     }
 }
 
+/// The plan of metrics: operators are answered however far the core is behind.
+pub(super) fn plan_in_any_case(ctx: &mut Context) -> BodyPlan {
+    let mut timeouts = ctx.timeouts();
+    timeouts.queue = None;
+    ctx.set_timeouts(timeouts);
+    BodyPlan::Buffer
+}
+
 impl Handler for Text {
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        plan_for_operators(ctx)
+        plan_in_any_case(ctx)
     }
 
     async fn handle(&self, ctx: &mut Context) -> Result {

@@ -80,8 +80,6 @@ pub use handler::{AsyncHandler, IntoResult, PlainHandler, StateFn, WithState};
 pub(crate) use handler::{BodyPlan, BoxHandler, BoxedFuture, Handler, IntoHandler, Refusal};
 #[cfg(feature = "tower")]
 pub(crate) use handler::{confined, take_panic};
-#[cfg(feature = "metrics")]
-pub(crate) use middleware::plan_for_operators;
 pub(crate) use middleware::{
     Middleware, SharedGuard, Wrap, defer_body, handle_deferred, plan_guarded, timeouts, wrap,
 };

@@ -12,6 +12,8 @@ pub struct Request {
     /// The minor version, of major version 1.
     pub minor: u8,
     pub fields: Vec<Field>,
+    /// Host as it was sent, in whose place `fields` has the host of an absolute target (RFC 9112 §3.2.2).
+    pub sent_host: Option<Vec<u8>>,
     pub content: Vec<u8>,
     pub trailers: Vec<Field>,
     pub chunking: Option<Chunking>,

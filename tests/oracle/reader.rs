@@ -1,7 +1,8 @@
 //! [`Reader`]: reads one message after another (RFC 9112 §2 to §7).
 
 use super::grammar::{
-    decimal, elements, form, hexadecimal, is_authority, is_chunk_extension, is_field_value, is_token, trim,
+    decimal, elements, form, hexadecimal, is_authority, is_chunk_extension, is_field_value, is_token,
+    split_absolute, trim,
 };
 use super::message::{Chunking, Field, Request, Response, sole, values};
 
@@ -120,13 +121,18 @@ impl<'a> Reader<'a> {
         ensure(is_token(method), "9110 §9.1: a method is a token")?;
         let form = form(method, target, self.choices.contains(&Choice::RawTarget));
         ensure(form.is_some(), "9112 §3.2: a target has the form that its method asks for")?;
-        let fields = self.field_lines(Folding::Refused)?;
+        let mut fields = self.field_lines(Folding::Refused)?;
         let hosts = values(&fields, "host").count();
         ensure(hosts == 1 || hosts == 0 && minor == 0, "9112 §3.2: there is one Host")?;
         ensure(values(&fields, "host").all(is_authority), "9112 §3.2: Host is a host, and perhaps a port")?;
+        let sent_host = sole(&fields, "host").map(<[u8]>::to_vec);
+        if let Some((authority, _)) = split_absolute(target) {
+            let hosts = fields.iter_mut().filter(|field| field.name.eq_ignore_ascii_case(b"host"));
+            hosts.for_each(|field| field.value = authority.to_vec());
+        }
         let length = request_length(minor, &fields)?;
         let (method, target) = (method.to_vec(), target.to_vec());
-        Ok((Request { method, target, minor, fields, ..Request::default() }, length))
+        Ok((Request { method, target, minor, fields, sent_host, ..Request::default() }, length))
     }
 
     fn response_head(&mut self, method: &[u8]) -> Read<(Response, Length)> {

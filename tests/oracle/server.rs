@@ -106,9 +106,9 @@ fn has_other_expectation(fields: &[Field]) -> bool {
     all.any(|value| !value.eq_ignore_ascii_case(b"100-continue"))
 }
 
-/// The authorities of the target and of Host.
+/// The authorities of the target and of Host as it was sent.
 fn authorities(request: &Request) -> impl Iterator<Item = &[u8]> {
-    [request.authority(), sole(&request.fields, "host")].into_iter().flatten()
+    [request.authority(), request.sent_host.as_deref()].into_iter().flatten()
 }
 
 fn has_odd_port(authority: &[u8]) -> bool {

@@ -10,9 +10,10 @@ use tokio::sync::Semaphore;
 use super::snapshot::snapshot;
 use crate::message::{Request, Status, describes_client};
 use crate::metrics::metrics::Metrics;
+use crate::metrics::metrics_text::plan_in_any_case;
 use crate::net::PeerAddr;
 use crate::runtime::timeout;
-use crate::server::{BodyPlan, Context, Handler, Result, SharedGuard, plan_for_operators};
+use crate::server::{BodyPlan, Context, Handler, Result, SharedGuard};
 use crate::sse::Event;
 
 /// A handler that shows metrics to people, on a live page.
@@ -94,7 +95,7 @@ impl Page {
 
 impl Handler for Page {
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        plan_for_operators(ctx)
+        plan_in_any_case(ctx)
     }
 
     async fn handle(&self, ctx: &mut Context) -> Result {

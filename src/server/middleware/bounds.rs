@@ -136,13 +136,6 @@ pub fn uncancelled() -> impl Middleware + Clone {
     Bounds(Context::set_uncancelled)
 }
 
-/// The plan of handlers that operators ask: they answer however far the core is behind.
-#[cfg(feature = "metrics")]
-pub(crate) fn plan_for_operators(ctx: &mut Context) -> BodyPlan {
-    ctx.set_timeouts(Timeouts { queue: None, ..ctx.timeouts() });
-    BodyPlan::Buffer
-}
-
 /// Middleware that changes the bounds of an exchange.
 #[derive(Clone, Copy)]
 struct Bounds<C>(C);

@@ -12,8 +12,6 @@ mod deferred;
 mod guard;
 mod wrap;
 
-#[cfg(feature = "metrics")]
-pub(crate) use bounds::plan_for_operators;
 pub use bounds::{limits, plan, timeouts, uncancelled};
 pub use deferred::{defer_body, handle_deferred};
 pub use guard::{AsyncGuard, Guard, IntoGuard, guard};

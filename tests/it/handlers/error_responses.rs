@@ -610,7 +610,7 @@ fn the_cause_of_a_bare_status_is_that_status() {
     }
 }
 
-/// What a handler lets caches keep is its content, and not the failure in place of that (RFC 9111 §3).
+/// A handler lets caches keep its content, and not the failure in place of that (RFC 9111 §3).
 #[test]
 fn no_cache_is_told_to_keep_a_failure_rfc9111_3() {
     let set = |server: Server| {
