@@ -142,11 +142,12 @@ pub struct Timeouts {
     /// peers of most have given up. A refusal takes about 7 us of a core, and leaves its time to those who are not late. It
     /// counts as an error of the kind `overload`. A good limit is a fifth of the time for which clients wait.
     ///
-    /// The wait is that of the connection's task in the queue of its core, while the core is behind. It is known to within a factor of two.
-    /// Peers that are served have waited for up to twice the limit. A core that keeps up refuses nothing, at any rate of
-    /// requests. Nor does a burst of less than a quarter of a second.
+    /// The wait is that of the connection's task in the queue of its core, while the core is behind. It is known to within a
+    /// factor of two. Peers that are served have waited for up to twice the limit. A core that keeps up refuses nothing, at any
+    /// rate of requests. It finds out within a quarter of a second that it is behind.
     ///
-    /// A few handlers that compute for long are no overload: the wait must be eight times as long as the longest turn meanwhile.
+    /// A few handlers that compute for long are no overload. So the longest turn does not count, and up to eight turns refuse
+    /// nobody.
     /// Waits for a database or another server are none for the core. For those, use a
     /// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit). Probes of [`Health`](crate::health::Health) and pages of
     /// metrics are never refused. Other [routes](crate::middleware::timeouts) may have a limit of their own, or none. A

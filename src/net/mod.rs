@@ -80,7 +80,7 @@ pub use memory_listener::{MemoryConnector, MemoryListener, MemoryStream};
 pub(crate) use proxy_header::ProxyHeader;
 pub(crate) use socket::{Keepalive, is_out_of_descriptors};
 pub(crate) use stream::{AnyStream, Stream};
-pub(crate) use timer::{ConnEntry, ConnTable, Ticker, Timer, TimerSlot, TokioTimer, millis};
+pub(crate) use timer::{ConnEntry, ConnTable, TICK, Ticker, Timer, TimerSlot, TokioTimer, millis};
 pub(crate) use tls::{HostName, TlsConnector};
 #[cfg(feature = "proxy-protocol")]
 pub(crate) use transport::poll_peek;

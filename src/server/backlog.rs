@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 use std::future::pending;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::runtime::{Instant, now, yield_now};
+use crate::runtime::{now, yield_now};
 
 /// How far a core is behind. One that keeps up measures nothing.
 ///
@@ -14,6 +14,8 @@ use crate::runtime::{Instant, now, yield_now};
 pub(super) struct Backlog {
     /// Whether tasks have waited, and the core has not caught up since.
     is_behind: Cell<bool>,
+    /// By when the core's own task has its next turn, unless the core is behind.
+    turn_by: Cell<Option<Instant>>,
     /// The pass that has begun, and the one before.
     pass: Cell<Option<Pass>>,
     last_pass: Cell<Option<Pass>>,
@@ -25,10 +27,27 @@ impl Backlog {
         self.is_behind.get()
     }
 
-    /// Notes that a task has run so much later than it was due.
-    pub(super) fn note_delay(&self, delay: Duration) {
-        if delay > LATE_MIN {
-            self.is_behind.set(true);
+    /// Notes when the core's own task is due next, if it is.
+    pub(super) fn expect_turn(&self, due: Option<Instant>) {
+        self.turn_by.set(due.map(|due| due + LATE_MIN));
+    }
+
+    /// Looks whether the core is behind, at this time. Tasks look as well: while a long queue is run, the core's own task waits
+    /// in it.
+    #[inline]
+    pub(super) fn look(&self, now: Instant) -> bool {
+        if self.turn_by.get().is_some_and(|turn_by| now > turn_by) {
+            self.fall_behind(now);
+        }
+        self.is_behind()
+    }
+
+    #[cold]
+    fn fall_behind(&self, now: Instant) {
+        let began = self.turn_by.take();
+        if !self.is_behind.replace(true) {
+            // The core's own task has joined the queue when it was due.
+            self.pass.set(began.map(|began| Pass::begin(began - LATE_MIN).with_turn(now)));
         }
     }
 
@@ -37,11 +56,11 @@ impl Backlog {
     pub(super) async fn catch_up<T>(&self) -> T {
         let mut soon = 0;
         while self.is_behind() {
-            let began = now();
+            let began = now().into_std();
             let last = self.pass.replace(Some(Pass::begin(began)));
             self.last_pass.set(last.map(|pass| pass.with_turn(began)));
             yield_now().await;
-            let took = now().saturating_duration_since(began);
+            let took = now().into_std().saturating_duration_since(began);
             soon = if took > LATE_MIN { 0 } else { soon + 1 };
             self.is_behind.set(soon < CAUGHT_UP_PASSES);
         }
@@ -56,7 +75,7 @@ impl Backlog {
     /// Either the tasks before it have taken so long, or the queue was as long when the task joined it. So a task that passes
     /// has waited for up to twice the limit, and longer by the time in which the runtime had not seen what it waited for.
     pub(super) fn has_delayed(&self, limit: Duration) -> bool {
-        let pass = self.pass.get().map(|pass| pass.with_turn(now()));
+        let pass = self.pass.get().map(|pass| pass.with_turn(now().into_std()));
         self.pass.set(pass);
         [pass, self.last_pass.get()].into_iter().flatten().any(|pass| pass.is_longer_than(limit))
     }
@@ -75,28 +94,31 @@ struct Pass {
     /// When the last turn began.
     turn_began: Instant,
     longest_turn: Duration,
+    turns: u32,
 }
 
 impl Pass {
     fn begin(now: Instant) -> Pass {
-        Pass { began: now, turn_began: now, longest_turn: Duration::ZERO }
+        Pass { began: now, turn_began: now, longest_turn: Duration::ZERO, turns: 0 }
     }
 
     /// With the end of a turn, and the beginning of the next.
     fn with_turn(self, now: Instant) -> Pass {
         let turn = now.saturating_duration_since(self.turn_began);
-        Pass { turn_began: now, longest_turn: self.longest_turn.max(turn), ..self }
+        let longest_turn = self.longest_turn.max(turn);
+        Pass { turn_began: now, longest_turn, turns: self.turns.saturating_add(1), ..self }
     }
 
-    /// Whether the pass took longer than `limit`, in many turns. After a few long ones, tasks that have waited are served at once.
+    /// Whether the pass took longer than `limit` even without its longest turn, and through many turns. After one long turn, or
+    /// a few, all that have waited are served at once.
     fn is_longer_than(&self, limit: Duration) -> bool {
         let took = self.turn_began.saturating_duration_since(self.began);
-        took > limit.max(self.longest_turn * MANY)
+        took.saturating_sub(self.longest_turn) > limit && self.turns > FEW
     }
 }
 
-/// How many turns of the longest kind make a queue.
-const MANY: u32 = 8;
+/// How many turns make no queue, however long they take.
+const FEW: u32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -110,14 +132,15 @@ mod tests {
 
     /// Which of some tasks, which join the queue together, have waited for longer than ten steps. Each takes a step, and the
     /// first one so many.
-    async fn delayed(backlog: &Rc<Backlog>, first: u32) -> Vec<bool> {
+    async fn delayed(backlog: &Rc<Backlog>, tasks: usize, first: u32) -> Vec<bool> {
         let turn = async |backlog: Rc<Backlog>, steps: u32| {
             let is_late = backlog.has_delayed(10 * STEP);
             sleep(steps * STEP);
             is_late
         };
-        let tasks: Vec<_> =
-            (0..14).map(|index| spawn(turn(backlog.clone(), if index == 0 { first } else { 1 }))).collect();
+        let tasks: Vec<_> = (0..tasks)
+            .map(|index| spawn(turn(backlog.clone(), if index == 0 { first } else { 1 })))
+            .collect();
         let mut delayed = Vec::new();
         for task in tasks {
             delayed.push(task.await.unwrap());
@@ -129,7 +152,7 @@ mod tests {
     fn behind<T: Send + 'static>(work: impl AsyncFnOnce(Rc<Backlog>) -> T + Send + 'static) -> T {
         let behind = async || {
             let backlog = Rc::new(Backlog::default());
-            backlog.note_delay(STEP);
+            backlog.is_behind.set(true);
             let passing = Rc::clone(&backlog);
             spawn(async move { passing.catch_up::<()>().await });
             work(backlog).await
@@ -139,31 +162,45 @@ mod tests {
 
     #[test]
     fn a_task_has_waited_for_the_tasks_before_it() {
-        let delayed = behind(async |backlog| delayed(&backlog, 1).await);
-        assert!(!delayed[..8].contains(&true) && delayed[12..] == [true; 2], "{delayed:?}");
+        let delayed = behind(async |backlog| delayed(&backlog, 16, 1).await);
+        assert!(!delayed[..8].contains(&true) && delayed[13..] == [true; 3], "{delayed:?}");
     }
 
     #[test]
     fn a_task_that_joined_a_long_queue_has_waited_too() {
         let again = behind(async |backlog| {
-            delayed(&backlog, 1).await;
-            delayed(&backlog, 1).await
+            delayed(&backlog, 16, 1).await;
+            delayed(&backlog, 3, 1).await
         });
-        assert_eq!(again, [true; 14]);
+        assert_eq!(again, [true; 3]);
     }
 
     #[test]
-    fn a_task_behind_a_single_long_one_is_not_behind_many() {
-        assert_eq!(behind(async |backlog| delayed(&backlog, 30).await), [false; 14]);
+    fn a_task_behind_a_single_long_one_is_served() {
+        assert_eq!(behind(async |backlog| delayed(&backlog, 6, 30).await), [false; 6]);
+    }
+
+    #[test]
+    fn a_task_finds_a_core_behind_whose_own_task_waits() {
+        let backlog = Backlog::default();
+        let due = now().into_std();
+        backlog.expect_turn(Some(due));
+        assert!(!backlog.look(due + LATE_MIN) && backlog.look(due + 2 * LATE_MIN));
+        let pass = backlog.pass.get().unwrap();
+        assert_eq!((pass.began, pass.longest_turn), (due, 2 * LATE_MIN));
+        backlog.expect_turn(None);
+        assert!(!Backlog::default().look(due));
     }
 
     #[test]
     fn a_core_that_has_caught_up_delays_nothing() {
         let is_late = behind(async |backlog| {
-            delayed(&backlog, 1).await;
-            crate::runtime::sleep(2 * STEP).await;
-            (backlog.is_behind(), backlog.has_delayed(Duration::ZERO))
+            delayed(&backlog, 16, 1).await;
+            while backlog.is_behind() {
+                crate::runtime::sleep(STEP).await;
+            }
+            backlog.has_delayed(Duration::ZERO)
         });
-        assert_eq!(is_late, (false, false));
+        assert!(!is_late);
     }
 }

@@ -136,12 +136,10 @@ impl ConnTable {
         }
     }
 
-    /// Waits for the next tick, then wakes the tasks whose deadlines have expired. Returns how long the wait should have
-    /// taken.
-    pub(crate) async fn tick(&self, ticker: &mut Ticker) -> Duration {
+    /// Waits for the next tick, then wakes the tasks whose deadlines have expired.
+    pub(crate) async fn tick(&self, ticker: &mut Ticker) {
         ticker.wait(TICK).await;
         self.sweep();
-        TICK
     }
 
     /// Waits until no connection is left.
@@ -234,7 +232,7 @@ fn waiting_wakers<'a>(entries: impl Iterator<Item = &'a EntryState>) -> Vec<Wake
 }
 
 /// How often the table is swept.
-const TICK: Duration = Duration::from_millis(250);
+pub(crate) const TICK: Duration = Duration::from_millis(250);
 
 impl Entries {
     fn take(&mut self) -> u32 {

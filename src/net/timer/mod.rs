@@ -6,6 +6,6 @@ mod ticker;
 
 mod conn_table;
 
-pub(crate) use conn_table::{ConnEntry, ConnTable};
+pub(crate) use conn_table::{ConnEntry, ConnTable, TICK};
 pub(crate) use ticker::Ticker;
 pub(crate) use timer::{Timer, TimerSlot, TokioTimer, millis};

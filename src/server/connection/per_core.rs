@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::handshake_turns::HandshakeTurns;
 use crate::memory::{FreeList, PoolKind, Reset};
-use crate::net::{Conn, ConnTable, Ticker};
+use crate::net::{Conn, ConnTable, TICK, Ticker};
 use crate::runtime::{ReusableFuture, select};
 use crate::server::context::Context;
 use crate::server::core_state::{CoreState, ServerSettings};
@@ -90,13 +90,14 @@ impl<H: Handler + 'static> PerCore<H> {
         self.core.is_maintained.set(true);
         loop {
             // Even when no connection follows, the memory of a burst must be freed, and a core that is behind catches up.
-            if self.contexts.is_empty() && self.job_futures.is_empty() && !self.core.backlog.is_behind() {
-                self.core.connections.occupied().await;
+            let CoreState { backlog, clock, connections, .. } = &*self.core;
+            if self.contexts.is_empty() && self.job_futures.is_empty() && !backlog.is_behind() {
+                backlog.expect_turn(None);
+                connections.occupied().await;
             }
-            let before = self.core.clock.refresh();
-            let tick = select(self.core.connections.tick(&mut ticker), self.core.backlog.catch_up()).await;
-            let waited = self.core.clock.refresh().saturating_duration_since(before);
-            self.core.backlog.note_delay(waited.saturating_sub(tick));
+            backlog.expect_turn(Some(clock.refresh() + TICK));
+            select(connections.tick(&mut ticker), backlog.catch_up()).await;
+            backlog.look(clock.refresh());
             self.trim_if_due();
         }
     }

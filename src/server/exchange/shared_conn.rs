@@ -248,7 +248,8 @@ impl SharedConn {
     /// The error of a request that has waited for the core for longer than [`Timeouts::queue`](crate::Timeouts::queue).
     #[inline]
     pub(crate) fn check_queue(&self) -> Result<(), ExchangeError> {
-        if self.core().backlog.is_behind() { self.check_delay() } else { Ok(()) }
+        let core = self.core();
+        if core.backlog.look(core.clock.now()) { self.check_delay() } else { Ok(()) }
     }
 
     /// A separate function, since few cores are behind.
