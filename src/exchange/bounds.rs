@@ -143,8 +143,8 @@ pub struct Timeouts {
     /// counts as an error of the kind `overload`. A good limit is a fifth of the time for which clients wait.
     ///
     /// The wait is that of the connection's task in the queue of its core, while the core is behind. It is known to within a
-    /// factor of two. Peers that are served have waited for up to twice the limit. A core that keeps up refuses nothing, at any
-    /// rate of requests. It finds out within a quarter of a second that it is behind.
+    /// factor of two. Peers that are served have mostly waited for up to twice the limit, and three times at most. A core that
+    /// keeps up refuses nothing, at any rate of requests. It finds out within a quarter of a second that it is behind.
     ///
     /// A few handlers that compute for long are no overload. So the longest turn does not count, and up to eight turns refuse
     /// nobody.
