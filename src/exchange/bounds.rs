@@ -143,14 +143,16 @@ pub struct Timeouts {
     /// counts as an error of the kind `overload`. A good limit is a fifth of the time for which clients wait.
     ///
     /// The wait is that of the connection's task in the queue of its core, while the core is behind. It is known to within a
-    /// factor of two. Peers that are served have mostly waited for up to twice the limit, and three times at most. A core that
-    /// keeps up refuses nothing, at any rate of requests. It finds out within a quarter of a second that it is behind.
+    /// factor of two. Most peers that are served have waited for up to twice the limit. Connections that are not accepted yet
+    /// wait longer. A core that keeps up refuses nothing, at any rate of requests. It finds out within a quarter of a second that
+    /// it is behind.
     ///
     /// A few handlers that compute for long are no overload. So the longest turn does not count, and up to eight turns refuse
     /// nobody.
+    ///
     /// Waits for a database or another server are none for the core. For those, use a
     /// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit). Probes of [`Health`](crate::health::Health) and pages of
-    /// metrics are never refused. Other [routes](crate::middleware::timeouts) may have a limit of their own, or none. A
+    /// metrics are never refused, but wait in the same queue. Other [routes](crate::middleware::timeouts) may have a limit of their own, or none. A
     /// [`Service`](crate::Service), whose runtime is the application's, refuses nothing.
     pub queue: Option<Duration>,
     /// The wait for each next byte of a body, unless the response has to leave first. Then: 408, close. Default: 30 s.
