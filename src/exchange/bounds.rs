@@ -152,8 +152,8 @@ pub struct Timeouts {
     ///
     /// Waits for a database or another server are none for the core. For those, use a
     /// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit). Probes of [`Health`](crate::health::Health) and pages of
-    /// metrics are never refused, but wait in the same queue. Other [routes](crate::middleware::timeouts) may have a limit of their own, or none. A
-    /// [`Service`](crate::Service), whose runtime is the application's, refuses nothing.
+    /// metrics wait in the same queue, but are never refused. Other [routes](crate::middleware::timeouts) may have a limit of
+    /// their own, or none. A [`Service`](crate::Service), whose runtime is the application's, refuses nothing.
     pub queue: Option<Duration>,
     /// The wait for each next byte of a body, unless the response has to leave first. Then: 408, close. Default: 30 s.
     ///
