@@ -147,8 +147,8 @@ pub struct Timeouts {
     /// wait longer. A core that keeps up refuses nothing, at any rate of requests. It finds out within a quarter of a second that
     /// it is behind.
     ///
-    /// A few handlers that compute for long are no overload. So the longest turn does not count, and up to eight turns refuse
-    /// nobody.
+    /// A few handlers that compute for long are no overload. So the longest turn does not count, and up to sixteen turns
+    /// refuse nobody.
     ///
     /// Waits for a database or another server are none for the core. For those, use a
     /// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit). Probes of [`Health`](crate::health::Health) and pages of

@@ -117,8 +117,8 @@ impl Pass {
     }
 }
 
-/// How many turns make no queue, however long they take.
-const FEW: u32 = 8;
+/// How many turns make no queue, however long they take. The turns of some tasks can be two in a pass.
+const FEW: u32 = 16;
 
 #[cfg(test)]
 mod tests {
@@ -162,14 +162,14 @@ mod tests {
 
     #[test]
     fn a_task_has_waited_for_the_tasks_before_it() {
-        let delayed = behind(async |backlog| delayed(&backlog, 16, 1).await);
-        assert!(!delayed[..8].contains(&true) && delayed[13..] == [true; 3], "{delayed:?}");
+        let delayed = behind(async |backlog| delayed(&backlog, 24, 1).await);
+        assert!(!delayed[..10].contains(&true) && delayed[20..] == [true; 4], "{delayed:?}");
     }
 
     #[test]
     fn a_task_that_joined_a_long_queue_has_waited_too() {
         let again = behind(async |backlog| {
-            delayed(&backlog, 16, 1).await;
+            delayed(&backlog, 24, 1).await;
             delayed(&backlog, 3, 1).await
         });
         assert_eq!(again, [true; 3]);
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_core_that_has_caught_up_delays_nothing() {
         let is_late = behind(async |backlog| {
-            delayed(&backlog, 16, 1).await;
+            delayed(&backlog, 24, 1).await;
             while backlog.is_behind() {
                 crate::runtime::sleep(STEP).await;
             }
