@@ -103,7 +103,7 @@ pub(super) fn poll_stop(
 }
 
 /// Whether an idle connection, which has carried `exchange_count` exchanges and waits for up to `limit`, should close
-/// because there is no descriptor for another one. One that may have a request on its way stays, as in a stop.
+/// because there is no room for another one. One that may have a request on its way stays, as in a stop.
 pub(super) fn makes_room(conn: &Conn, exchange_count: u64, limit: Duration) -> bool {
     conn.needs_room()
         && conn.waited(TimerSlot::Read, limit) >= grace(exchange_count)

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::memory::lock;
 use crate::net::PeerAddr;
@@ -34,6 +35,8 @@ pub(crate) struct ConnectionLimiter {
     per_peer_max: Option<usize>,
     /// How many refused connections are still open, to be answered.
     pub(crate) refusing: Cell<usize>,
+    /// Until when no idle connections are asked to close.
+    room_made_until: Cell<Option<Instant>>,
 }
 
 impl ConnectionLimiter {
@@ -48,7 +51,20 @@ impl ConnectionLimiter {
             connections_max: limits.connections_max as u64,
             per_peer_max: limits.connections_per_peer_max,
             refusing: Cell::new(0),
+            room_made_until: Cell::new(None),
         })
+    }
+
+    /// Returns how many idle connections of this core are to close for new ones, which are about to be too many. To find them
+    /// takes a look at each connection, so it is zero for a while afterwards.
+    pub(crate) fn room_wanted(&self, now: Instant) -> usize {
+        let left = self.connections_max.saturating_sub(self.totals.open.load(Relaxed));
+        let is_due = || self.room_made_until.get().is_none_or(|until| now >= until);
+        if left >= self.connections_max / 16 || !is_due() {
+            return 0;
+        }
+        self.room_made_until.set(Some(now + ROOM_PAUSE));
+        (self.connections_max / 64).max(ROOM_MIN) as usize
     }
 
     /// Counts a connection, and for its peer if that is known, unless a limit is reached. Returns the key that the
@@ -100,6 +116,12 @@ impl ConnectionLimiter {
         }
     }
 }
+
+/// How often a core looks for idle connections to close.
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many idle connections are closed at once.
+const ROOM_MIN: u64 = 8;
 
 /// The right of a connection to be served, held for as long as it is open.
 pub(crate) struct ConnectionPermit {

@@ -197,6 +197,10 @@ impl AcceptLoop {
         let expects_proxy_header = core.expects_proxy_header(peer);
         let counted = if expects_proxy_header { None } else { Some(peer) };
         let (permit, id) = ConnectionPermit::acquire(&self.limiter, counted, open);
+        let room = self.limiter.room_wanted(core.clock.now());
+        if room > 0 {
+            core.connections.evict_idle(room);
+        }
         let conn = Conn::new(transport, core.connections.add(Peer { addr: peer, id }));
         let permit = match permit {
             Ok(permit) => permit,

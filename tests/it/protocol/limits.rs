@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{self, Poll};
+use std::thread;
 use std::time::Duration;
 
 use corehttp::middleware::wrap;
@@ -488,6 +489,26 @@ fn connections_beyond_the_limit_of_all_cores_are_503_rfc9110_15_6_4() {
         [(); 3].map(|()| served.connect()).iter_mut().for_each(check_let_in);
         drop(outside);
     }
+}
+
+#[test]
+fn idle_connections_close_for_new_ones_before_there_are_too_many() {
+    let (served, refusals) = crowded("127.0.0.1:0", 1, Limits { connections_max: 64, ..Limits::default() });
+    let mut inside: Vec<Peer> = (0..62).map(|_| served.connect()).collect();
+    inside.iter_mut().for_each(check_let_in);
+    for _ in 0..3 {
+        // More than the ticks in which a silence is measured.
+        thread::sleep(Duration::from_millis(800));
+        for _ in 0..8 {
+            let mut new = served.connect();
+            check_let_in(&mut new);
+            inside.push(new);
+        }
+    }
+    assert_eq!(refusals.take(), []);
+    // The oldest are closed, and the newest are not.
+    assert_eq!(inside[0].receive_all(), "");
+    check_let_in(inside.last_mut().unwrap());
 }
 
 /// A connection that was handed over to a task of its own still counts.
