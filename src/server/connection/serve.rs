@@ -147,19 +147,13 @@ pub(super) fn decide_action<H: Handler + 'static>(
 ) -> Result<RequestAction, Box<Failure>> {
     let decided = catch_unwind(AssertUnwindSafe(|| per_core.handler.on_head(ctx)));
     let decided = decided.map_err(|_| Failure::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic))?;
-    let action = plan_action(ctx, decided);
-    if matches!(action, RequestAction::Refuse(_)) {
-        return Ok(action);
+    if let Err(late) = ctx.exchange.conn.check_queue()
+        && !matches!(decided, BodyPlan::Refuse(_))
+    {
+        return Ok(RequestAction::Refuse(Refusal::of_queue(late).note(ctx)));
     }
-    Ok(match ctx.exchange.conn.check_queue() {
-        Ok(()) => action,
-        Err(late) => RequestAction::Refuse(Refusal::of_queue(late).note(ctx)),
-    })
-}
-
-fn plan_action(ctx: &mut Context, plan: BodyPlan) -> RequestAction {
     let exchange = &mut ctx.exchange;
-    match (exchange.info.request_info.is_connect, plan) {
+    Ok(match (exchange.info.request_info.is_connect, decided) {
         (_, BodyPlan::Refuse(status)) => RequestAction::Refuse(status),
         (true, BodyPlan::Tunnel) => RequestAction::Call,
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
@@ -170,7 +164,7 @@ fn plan_action(ctx: &mut Context, plan: BodyPlan) -> RequestAction {
             RequestAction::Buffer(exchange.conn.bounds(|bounds| bounds.limits.body_max))
         }
         (false, BodyPlan::BufferUpTo(body_max)) => RequestAction::Buffer(body_max),
-    }
+    })
 }
 
 /// Refuses a request whose body could not be received. A peer that is gone gets no answer.
