@@ -1,6 +1,7 @@
 //! [`Forwarded`]: a request as its client has sent it, before proxies passed it on (RFC 7239, RFC 9110 §3.7).
 
 use std::borrow::Cow;
+use std::mem;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::trusted_proxies::{ForwardedHeader, TrustedProxies};
@@ -74,19 +75,26 @@ impl<'r> Forwarded<'r> {
             client,
             scheme: schemes().nth(client_at).map_or(scheme, self::scheme),
             authority: members(ForwardedHeader::XForwardedHost, X_FORWARDED_HOST)
-                .last()
+                .next_back()
                 .map_or(authority, self::authority),
         }
     }
 }
 
-/// How many hops the client is away, by `x-forwarded-for`: 1, if the peer has it for a peer of its own. As each proxy
-/// appends a member, they are counted from the end.
+/// How many hops the client is away, by `x-forwarded-for`: 1, if the peer has it for a peer of its own.
 fn hops(headers: &Headers, proxies: &TrustedProxies) -> usize {
-    let is_proxy = |name| address(name).is_some_and(|ip| proxies.contains(ip));
-    let members = list(headers, X_FORWARDED_FOR).filter(|_| proxies.names(ForwardedHeader::XForwardedFor));
-    let counted = members.fold(0, |hops, member| if hops > 0 && is_proxy(member) { hops + 1 } else { 1 });
-    counted.max(1)
+    match proxies.names(ForwardedHeader::XForwardedFor) {
+        true => last_hops(headers, proxies).count().max(1),
+        false => 1,
+    }
+}
+
+/// The addresses in `x-forwarded-for`, the last one first, up to that of the client: the first which is no proxy's. As each
+/// proxy appends a member, all further ones may be the client's.
+fn last_hops(headers: &Headers, proxies: &TrustedProxies) -> impl Iterator<Item = Option<IpAddr>> {
+    let mut by_proxy = true;
+    let addresses = list(headers, X_FORWARDED_FOR).rev().map(address);
+    addresses.take_while(move |ip| mem::replace(&mut by_proxy, ip.is_some_and(|ip| proxies.contains(ip))))
 }
 
 pub(crate) const FORWARDED: FieldName<'static> = FieldName::new("forwarded");
@@ -104,11 +112,7 @@ fn forwarded_ip(peer: PeerAddr, headers: &Headers, proxies: &TrustedProxies) -> 
     match FieldSource::new(peer, headers, proxies) {
         FieldSource::Hops => node(&client_hop(headers, proxies)),
         FieldSource::Lists if proxies.names(ForwardedHeader::XForwardedFor) => {
-            let addresses = list(headers, X_FORWARDED_FOR).map(address);
-            let is_proxy = |ip| proxies.contains(ip);
-            let client =
-                addresses.reduce(|client, next| if next.is_some_and(is_proxy) { client } else { next });
-            client.unwrap_or_else(|| peer.ip())
+            last_hops(headers, proxies).last().unwrap_or_else(|| peer.ip())
         }
         FieldSource::Lists | FieldSource::Peer => peer.ip(),
     }
@@ -188,7 +192,7 @@ fn authority(text: &[u8]) -> Option<&str> {
 }
 
 /// The members of a field that has no quoted-strings, over all its lines, except those that are empty.
-fn list<'h>(headers: &'h Headers, name: FieldName<'static>) -> impl Iterator<Item = &'h [u8]> {
+fn list<'h>(headers: &'h Headers, name: FieldName<'static>) -> impl DoubleEndedIterator<Item = &'h [u8]> {
     let members = headers.named(name).flat_map(|line| line.split(|octet| *octet == b','));
     members.map(trim).filter(|member| !member.is_empty())
 }
