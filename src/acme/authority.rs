@@ -59,7 +59,9 @@ impl Authority {
         Ok(Some(Authority { account }))
     }
 
+    /// Makes an account, if it can be kept: authorities admit few from one place.
     async fn make_account(settings: &Settings, folder: Option<&Folder>) -> Result<Account, AcmeError> {
+        folder.map(Folder::check_room).transpose()?;
         let contact: Vec<&str> = settings.contacts.iter().map(String::as_str).collect();
         let new =
             NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };

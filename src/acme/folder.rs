@@ -50,6 +50,13 @@ impl Folder {
         read(&self.account).map_err(in_file(&self.account))
     }
 
+    /// Fails where a new account could not be written, as on a full disk.
+    pub(super) fn check_room(&self) -> Result<(), AcmeError> {
+        let probe = new_beside(&self.account);
+        let written = write_new(&probe, &" ".repeat(ACCOUNT_LEN));
+        written.and_then(|()| fs::remove_file(&probe)).map_err(in_file(&self.account))
+    }
+
     pub(super) fn set_account(&self, text: &str) -> Result<(), AcmeError> {
         let written = replace(&self.account, text).map_err(in_file(&self.account));
         *lock(&self.unwritten) = written.is_err().then(|| text.to_owned());
@@ -99,13 +106,27 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
+/// More bytes than the text of an account has.
+const ACCOUNT_LEN: usize = 4 << 10;
+
 /// Writes a new file, and gives it the place of the one at `path`, so that nobody reads half of one.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    // Another process may write at the same time; one in a container has the same number.
-    let new = path.with_extension(format!("new-{:016x}", RandomState::new().hash_one(0)));
-    let mut file = open_private(&new)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let new = new_beside(path);
+    let written = write_new(&new, text);
     written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+/// The path of a new file beside that at `path`.
+fn new_beside(path: &Path) -> PathBuf {
+    // Another process may write at the same time; one in a container has the same number.
+    path.with_extension(format!("new-{:016x}", RandomState::new().hash_one(0)))
+}
+
+/// Writes a file that is on the disk when this returns. Nothing stays of one that could not be written.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = open_private(path)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.inspect_err(|_| drop(fs::remove_file(path)))
 }
 
 /// Makes a folder that only its user may look into.
@@ -175,6 +196,16 @@ mod tests {
         assert_eq!(one.account().unwrap().as_deref(), Some("text"));
         let again = folder(at.path(), &["a.example"]);
         assert_eq!(again.account().unwrap().as_deref(), Some("text"));
+    }
+
+    #[test]
+    fn a_folder_without_room_is_known_before_an_account_is_made() {
+        let at = tempfile::tempdir().unwrap();
+        let one = folder(&at.path().join("a"), &["a.example"]);
+        one.check_room().unwrap();
+        assert_eq!(fs::read_dir(at.path().join("a")).unwrap().count(), 0);
+        fs::remove_dir(at.path().join("a")).unwrap();
+        one.check_room().unwrap_err();
     }
 
     #[test]
