@@ -63,6 +63,9 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
 
     /// Reads the parts that `source` yields, separated by `boundary`.
     ///
+    /// The [status](MultipartError::status) of each error blames the peer that sends `source`. A handler that reads the
+    /// response of another server gives the error a status of its own, such as 502.
+    ///
     /// # Errors
     ///
     /// Fails if the boundary is malformed (RFC 2046 §5.1.1).
