@@ -11,9 +11,7 @@ use super::core_metrics::Recording;
 use super::histogram::{Histogram, HistogramCounts, nanos};
 use super::route_metrics::OTHER;
 use super::timeline::{SlotSeries, Timeline};
-use crate::client::{
-    ClientCounts, ClientExchangeReport, ClientPhase, DialReport, ExchangeEnd, HostEvents, QueueReport,
-};
+use crate::client::{ClientExchangeReport, ClientPhase, DialReport, ExchangeEnd, HostEvents, QueueReport};
 use crate::memory::lock;
 use crate::message::Timings;
 use crate::runtime::now;
@@ -196,13 +194,4 @@ pub(super) struct HostTimes {
     pub(super) phases: [HistogramCounts; PHASES.len()],
     /// Whole exchanges, those that were answered.
     pub(super) exchanges: HistogramCounts,
-}
-
-/// Adds the counts of one client to those of others.
-pub(super) fn add_counts(sum: &mut ClientCounts, other: &ClientCounts) {
-    sum.total += &other.total;
-    sum.other += &other.other;
-    for (host, counts) in &other.hosts {
-        *sum.hosts.entry(host.clone()).or_default() += counts;
-    }
 }

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use super::client_metrics::{HostTable, HostTimes, add_counts};
+use super::client_metrics::{HostTable, HostTimes};
 use super::core_metrics::{CoreMetrics, CoreRecorder, CoreSnapshot, Recording};
 use super::exposition::{write_clients, write_cores, write_logs, write_routes};
 use super::latest_errors::LatestError;
@@ -79,7 +79,7 @@ impl ClientTable {
             return;
         }
         for gone in self.known.extract_if(.., |known| known.is_last()) {
-            add_counts(self.gone.get_or_insert_default(), &gone.counts());
+            *self.gone.get_or_insert_default() += &gone.counts();
         }
         self.known.push(client);
     }
@@ -256,7 +256,7 @@ impl Metrics {
         let ClientTable { known, gone } = lock(&self.inner.clients).clone();
         let counts = gone.into_iter().chain(known.iter().map(ClientCounters::counts));
         counts.reduce(|mut sum, counts| {
-            add_counts(&mut sum, &counts);
+            sum += &counts;
             sum
         })
     }

@@ -234,6 +234,15 @@ fn hosts_are_counted_apart_up_to_a_bound() {
         assert_eq!((later.total.answered, later.total.idle, later.hosts.len()), (300, 0, 256));
         client.get("http://host-0/").await.unwrap();
         assert_eq!(client.counts().hosts["http://host-0"].answered, 2);
+
+        let other = Stage::always(OK).client();
+        for host in ["host-0", "other"] {
+            other.get(&format!("http://{host}/")).await.unwrap();
+        }
+        let mut sum = client.counts();
+        sum += &other.counts();
+        assert_eq!((sum.hosts.len(), sum.other.answered, sum.total.answered), (256, 45, 303));
+        assert_eq!(sum.hosts["http://host-0"].answered, 3);
     });
 }
 

@@ -47,6 +47,25 @@ impl ClientCounts {
     }
 }
 
+/// How many hosts are counted apart. A program that is given its URLs by others could otherwise be made to count without
+/// end.
+pub(super) const HOSTS_MAX: usize = 256;
+
+/// Adds the counts of another client. Beyond 256 hosts, its further ones count as [`ClientCounts::other`].
+impl AddAssign<&ClientCounts> for ClientCounts {
+    fn add_assign(&mut self, added: &ClientCounts) {
+        let ClientCounts { total, hosts, other } = added;
+        self.total += total;
+        self.other += other;
+        for (host, counts) in hosts {
+            match self.hosts.contains_key(host) || self.hosts.len() < HOSTS_MAX {
+                true => *self.hosts.entry(host.clone()).or_default() += counts,
+                false => self.other += counts,
+            }
+        }
+    }
+}
+
 /// The counts of one host, or of several together.
 ///
 /// A request counts again after a redirect, with each retry, and when sent without its expectation.

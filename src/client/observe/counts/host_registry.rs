@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use super::client_counts::{ClientCounts, HostCounts};
+use super::client_counts::{ClientCounts, HOSTS_MAX, HostCounts};
 use super::pool_counters::PoolCounters;
 use crate::memory::lock;
 
@@ -89,7 +89,3 @@ impl HostEntry {
         counts
     }
 }
-
-/// How many hosts are counted apart. A program that is given its URLs by others could otherwise be made to count without
-/// end.
-const HOSTS_MAX: usize = 256;
