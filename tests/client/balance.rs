@@ -1347,3 +1347,34 @@ fn most_requests_succeed_with_a_third_of_the_hosts_out_of_order() {
         });
     }
 }
+
+#[test]
+fn a_single_request_has_limits_of_its_own() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Slow(1)), ("b", Slow(1))]);
+        let balancer = hosts.balance().build();
+        let brief = Duration::from_millis(100);
+        let short_wait = ClientTimeouts { wait: brief, ..ClientTimeouts::default() };
+        let (request, mut response) = (Request::get("/").unwrap(), Response::new());
+        for (limited, expected) in [
+            (balancer.with_timeout(brief), "the whole exchange took longer than 100 ms"),
+            (balancer.with_timeouts(short_wait), "took longer than 100 ms"),
+        ] {
+            let start = Instant::now();
+            let error = limited.send(&request, &mut response).await.unwrap_err();
+            let text = format!("{error:#}");
+            assert!(text.contains(expected) && start.elapsed() < 2 * brief, "{text}");
+            limited
+                .with_timeouts(ClientTimeouts::default())
+                .with_timeout(None)
+                .send(&request, &mut response)
+                .await
+                .unwrap();
+        }
+        balancer.send(&request, &mut response).await.unwrap();
+        // They are one balancer.
+        let counts = balancer.counts();
+        assert_eq!(counts.iter().map(|host| host.served).sum::<u64>(), 3);
+        assert_eq!(counts.iter().map(|host| host.failed).sum::<u64>(), 2);
+    });
+}

@@ -17,6 +17,7 @@ use crate::client::redirects::Redirects;
 use crate::client::retry::{EarlierAttempts, Outcome, Tries};
 use crate::client::route::origin;
 use crate::client::send::{ClientUpgraded, RequestSender, Winner, has_call_body, hedge};
+use crate::client::settings::ClientTimeouts;
 use crate::memory::Reset;
 use crate::message::{Body, MessageError, Request, Response};
 use crate::runtime::{self, boxed, sleep_until};
@@ -66,7 +67,7 @@ use crate::runtime::{self, boxed, sleep_until};
 #[derive(Clone)]
 pub struct Balancer {
     inner: Arc<BalancerInner>,
-    /// Has the connections to the hosts, if they are not those of the balancer.
+    /// Sends the requests, if its connections or limits are not those of the balancer.
     sender: Option<RequestSender>,
 }
 
@@ -250,8 +251,25 @@ impl Balancer {
         BalancerCounters(Arc::downgrade(&self.inner))
     }
 
-    /// Returns this balancer with the connections of `sender`.
-    #[allow(dead_code, reason = "unused without the feature `proxy-protocol`")]
+    /// Returns this balancer with another time limit for whole exchanges, including the attempts at other hosts and the body.
+    /// Connections are shared, and so is all that is known of the hosts. Default: that of the client.
+    ///
+    /// For a single request: `balancer.with_timeout(limit).send(..)`. See [`ClientBuilder::timeout`](crate::ClientBuilder::timeout).
+    #[must_use]
+    pub fn with_timeout(&self, total: impl Into<Option<Duration>>) -> Balancer {
+        self.with_sender(self.sender().with_total(total.into()))
+    }
+
+    /// Returns this balancer with other time limits for the phases of exchanges. Connections are shared, and so is all that is
+    /// known of the hosts. Health checks keep their limits. Default: those of the client.
+    ///
+    /// For a single request: `balancer.with_timeouts(limits).open_call(..)`, such as one that is answered after minutes.
+    #[must_use]
+    pub fn with_timeouts(&self, timeouts: ClientTimeouts) -> Balancer {
+        self.with_sender(self.sender().with_timeouts(timeouts))
+    }
+
+    /// Returns this balancer with the connections and the limits of `sender`.
     pub(in crate::client) fn with_sender(&self, sender: RequestSender) -> Balancer {
         let sender = sender.with_retry(None).with_redirects(Redirects::Return);
         Balancer { inner: self.inner.clone(), sender: Some(sender) }
@@ -262,6 +280,10 @@ impl Balancer {
         Balancer { inner: Arc::new(inner), sender: None }
     }
 
+    fn sender(&self) -> &RequestSender {
+        self.sender.as_ref().unwrap_or(&self.inner.sender)
+    }
+
     /// Assigns `request` to a host. `body` is that which is sent with it, unless the caller writes it.
     async fn begin<'a>(
         &'a self,
@@ -269,7 +291,7 @@ impl Balancer {
         body: Option<&'a Body>,
     ) -> Result<Round<'a>, ClientError> {
         let BalancerInner { hosts, health, .. } = &*self.inner;
-        let sender = self.sender.as_ref().unwrap_or(&self.inner.sender);
+        let sender = self.sender();
         let timeouts = sender.timeouts();
         let at_begin = EarlierAttempts { failed: 0, deadline: timeouts.deadline };
         let assignment = match start_look_ups(hosts, health) {
