@@ -94,6 +94,8 @@ impl Download {
                 let (_, whole) = self.range().unwrap_or_default();
                 self.len = self.len.or(whole);
             }
+            // Of a whole without a length, only the end was missing.
+            Status::RANGE_NOT_SATISFIABLE if self.is_whole() => return Ok(()),
             // The server has other content than before, or speaks of another part.
             Status::PARTIAL_CONTENT | Status::RANGE_NOT_SATISFIABLE if self.received > 0 => {
                 self.begin().await?;
@@ -136,6 +138,14 @@ impl Download {
         self.range().is_some_and(|(first, whole)| {
             first == self.received && (whole.is_none() || self.len.is_none() || whole == self.len)
         })
+    }
+
+    /// Whether no part is left, by the length in the response to a request for one (RFC 9110 §15.5.17).
+    fn is_whole(&self) -> bool {
+        let headers = &self.response.headers;
+        let whole = headers.get_bytes("content-range").and_then(|range| range.strip_prefix(b"bytes */"));
+        let is_same = self.validator.as_ref().is_some_and(|validator| is_of(headers, validator));
+        is_same && self.received > 0 && whole.and_then(decimal) == Some(self.received)
     }
 
     /// The range of the part that the response has, as [`content_range`].

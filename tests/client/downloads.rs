@@ -105,7 +105,10 @@ async fn a_download_goes_on_where_it_stopped_rfc9110_14_2() {
     let dated = |changed: &str| part(4, 6).replace(TAG, &dates(changed));
     let from_date = Some(format!("bytes=4- {early}"));
     let status = |status: u16| format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n");
-    let rows: [(Vec<String>, End); 23] = [
+    let all_but_end = format!("HTTP/1.1 200 OK\r\n{TAG}transfer-encoding: chunked\r\n\r\na\r\n{WHOLE}\r\n");
+    let nothing_left =
+        |range: &str| format!("HTTP/1.1 416 x\r\ncontent-range: bytes {range}\r\ncontent-length: 0\r\n\r\n");
+    let rows: [(Vec<String>, End); 26] = [
         (vec![whole(TAG, 10)], (done(WHOLE), vec![None])),
         (vec![whole(TAG, 4), part(4, 6)], (done(WHOLE), vec![None, from(4)])),
         (vec![whole(TAG, 4), part(4, 3), part(7, 3)], (done(WHOLE), vec![None, from(4), from(7)])),
@@ -119,6 +122,16 @@ async fn a_download_goes_on_where_it_stopped_rfc9110_14_2() {
         (vec![whole(TAG, 4), coded, whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
         (vec![whole(TAG, 4), grown, whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
         (vec![whole(TAG, 4), status(416), whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
+        // Only the end of the whole was missing (§15.5.17).
+        (vec![all_but_end.clone(), nothing_left("*/10")], (done(WHOLE), vec![None, from(10)])),
+        (
+            vec![all_but_end.clone(), nothing_left("*/11"), whole(TAG, 10)],
+            (done(WHOLE), vec![None, from(10), None]),
+        ),
+        (
+            vec![all_but_end, nothing_left("*/10\r\netag: \"b\""), whole(TAG, 10)],
+            (done(WHOLE), vec![None, from(10), None]),
+        ),
         // A part of other content, from a server or a cache that overlooks `if-range` (§15.3.7.3).
         (vec![whole(TAG, 4), changed("\"b\""), whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
         (vec![whole(TAG, 4), changed("W/\"a\""), whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
