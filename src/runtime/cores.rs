@@ -124,11 +124,14 @@ impl Budget {
         self.done == 0
     }
 
-    /// Charges `bytes` that were processed.
+    /// Charges a step, in which `bytes` were processed.
     pub(crate) fn spend(&mut self, bytes: usize) {
-        self.done += bytes;
+        self.done += STEP_COST + bytes;
     }
 }
+
+/// The cost of a step, however few bytes it processes: 1,024 steps are a turn.
+const STEP_COST: usize = 256;
 
 /// The budget in bytes.
 const DONE_MAX: usize = 256 << 10;

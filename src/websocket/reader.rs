@@ -207,7 +207,7 @@ impl<R: Role> Reader<R> {
             // A little input may decompress to a lot.
             ready!(self.budget.poll_proceed(cx));
             let step = self.decoder.step(&mut self.input, reading);
-            self.budget.spend(STEP_COST + self.decoder.take_inflated());
+            self.budget.spend(self.decoder.take_inflated());
             let processed = match step {
                 Ok(Step::Message(kind)) => return self.hand_out(kind, true),
                 Ok(Step::Part { kind, is_last }) => return self.hand_out(kind, is_last),
@@ -371,9 +371,6 @@ const MESSAGE_UNRESERVED_MAX: usize = 64 << 10;
 
 /// How long a message waits for memory that other peers hold, and how long it holds some for which others wait.
 const MEMORY_WAIT: Duration = Duration::from_secs(30);
-
-/// The cost of a message or control frame, however short, in bytes of the budget: 1024 of them are a turn.
-const STEP_COST: usize = 256;
 
 /// How many control frames come. Each of them costs a little, and an answer.
 struct ControlRate {

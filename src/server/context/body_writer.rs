@@ -205,8 +205,7 @@ impl<'a> BodyWriter<'a> {
 
     fn poll_write_piece(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         if self.outgoing.is_bodyless() {
-            ready!(self.poll_drop(cx))?;
-            self.budget.spend(data.len());
+            ready!(self.poll_drop(cx, data.len()))?;
         }
         let BodyWriter { transform, outgoing, conn, .. } = self;
         conn.poll_shared(cx, |cx, conn, bounds| match transform {
@@ -222,7 +221,7 @@ impl<'a> BodyWriter<'a> {
 
     fn poll_flush_all(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         if self.outgoing.is_bodyless() {
-            ready!(self.poll_drop(cx))?;
+            ready!(self.poll_drop(cx, 0))?;
         }
         let BodyWriter { transform, outgoing, conn, .. } = self;
         conn.poll_shared(cx, |cx, conn, bounds| {
@@ -233,10 +232,11 @@ impl<'a> BodyWriter<'a> {
         })
     }
 
-    /// Ready when a write may be dropped. Dropped writes meet neither the pace of the peer nor its end: without this
+    /// Ready when a write of so many bytes may be dropped. Dropped writes meet neither the pace of the peer nor its end: without this
     /// check, a handler that writes forever would keep the core to itself, and would not notice that its peer is gone.
-    fn poll_drop(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_drop(&mut self, cx: &mut task::Context<'_>, bytes: usize) -> Poll<io::Result<()>> {
         ready!(self.budget.poll_proceed(cx));
+        self.budget.spend(bytes);
         let has_sent_all = self.conn.with(|conn| conn.has_sent_all()).unwrap_or_default();
         match self.incoming.filter(|_| has_sent_all) {
             Some(_) if self.conn.poll_peer_closed(cx).is_ready() => {
