@@ -528,7 +528,14 @@ async fn an_end_without_close_notify_does_not_end_a_body_rfc9112_9_8() {
         match asked {
             Ok(response) => assert!(is_good && response.body.text() == Ok("hello"), "{reply:?} {leave:?}"),
             Err(error) => {
-                assert!(!is_good && error.phase() == ClientPhase::Receive, "{reply:?} {leave:?}: {error:#}");
+                let text = format!("{error:#}");
+                assert!(!is_good && error.phase() == ClientPhase::Receive, "{reply:?} {leave:?}: {text}");
+                let is_silent = matches!(leave, Leave::SaysNothing);
+                assert_eq!(
+                    text.ends_with("without close_notify, as if it had been cut"),
+                    is_silent,
+                    "{text}"
+                );
             }
         }
         assert_eq!((client.busy_connections(), server.connections()), (0, 1));

@@ -64,6 +64,10 @@ impl<C> TlsStream<C> {
         match self.never {}
     }
 
+    pub(crate) fn poll_read(&mut self, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.never {}
+    }
+
     pub(crate) fn poll_app_data(
         &mut self,
         _: impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,

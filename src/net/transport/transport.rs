@@ -425,6 +425,7 @@ impl<B: AnyStream> AsyncRead for Transport<B> {
         match self.get_mut() {
             Transport::Memory(stream) => stream.poll_read(cx, buf),
             Transport::Boxed(stream) => stream.poll_read(cx, buf),
+            Transport::Tls(stream) => stream.poll_read(cx, buf),
             transport => transport.stream()?.poll_read(cx, buf),
         }
     }

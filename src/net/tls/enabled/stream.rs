@@ -31,6 +31,15 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
         Pin::<&mut tokio_rustls::TlsStream<Carrier<C>>>::new(&mut self.inner)
     }
 
+    /// Reads content.
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // The words of rustls are for those who program with it.
+        self.stream().poll_read(cx, buf).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), NO_CLOSE_NOTIFY),
+            _ => error,
+        })
+    }
+
     /// Processes records without content, such as session tickets, and is ready when there is content, or the end; also
     /// after [`TLS_ONLY_MAX`] bytes, since a peer could send such records for ever. `read` reads from the transport below.
     pub(crate) fn poll_app_data(
@@ -129,6 +138,9 @@ impl<C> TlsStream<C> {
         Some(self.session.get_or_init(|| Arc::new(Session::from_stream(&self.inner))).clone())
     }
 }
+
+/// The end of a connection that TLS has not announced (RFC 8446 §6.1).
+const NO_CLOSE_NOTIFY: &str = "the peer closed the connection without close_notify, as if it had been cut";
 
 /// The protocol of ALPN in which an authority validates a name.
 pub(crate) const VALIDATION: &[u8] = b"acme-tls/1";
