@@ -3,6 +3,7 @@
 use std::io;
 
 use listenfd::ListenFd;
+use socket2::SockRef;
 
 use super::server::Server;
 use crate::net::Address;
@@ -96,11 +97,18 @@ impl Server {
 
 /// Takes a socket that was passed.
 fn take(passed: &mut ListenFd, index: usize) -> io::Result<Address> {
-    if let Ok(Some(listener)) = passed.take_tcp_listener(index) {
+    if let Ok(Some(listener)) = passed.take_tcp_listener(index)
+        && SockRef::from(&listener).is_listener()?
+    {
         return Ok(listener.into());
     }
-    let listener = passed.take_unix_listener(index).map_err(|error| {
-        io::Error::new(error.kind(), format!("socket {index} of LISTEN_FDS cannot be listened on: {error}"))
-    })?;
-    listener.map(Address::from).ok_or_else(|| io::ErrorKind::NotFound.into())
+    if let Ok(Some(listener)) = passed.take_unix_listener(index)
+        && SockRef::from(&listener).is_listener()?
+    {
+        return Ok(listener.into());
+    }
+    // systemd passes connections of `Accept=yes`, and datagrams of `ListenDatagram=`.
+    let reason =
+        format!("socket {index} of LISTEN_FDS does not listen: its unit needs ListenStream= and Accept=no");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
 }

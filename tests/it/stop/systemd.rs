@@ -1,8 +1,8 @@
 //! A server as a service of systemd: the sockets that are passed to it, and what it reports.
 
 use std::env;
-use std::io::ErrorKind;
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -128,6 +128,45 @@ fn a_service_listens_on_the_sockets_that_it_is_given() {
     assert!(ask("/ ").ends_with("\r\n\r\nunix"));
     assert!(ask("/enough ").ends_with("\r\n\r\nunix"));
     assert!(service.wait().unwrap().success());
+}
+
+/// A unit with `Accept=yes` passes each connection to a service of its own, and one of datagrams passes no connections.
+#[test]
+fn a_socket_that_does_not_listen_is_refused() {
+    if env::var_os(SERVICE).is_some() {
+        let error = Server::bind("127.0.0.1:0").systemd().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "socket 0 of LISTEN_FDS does not listen: its unit needs ListenStream= and Accept=no"
+        );
+        return;
+    }
+    for option in ["--accept", "--datagram"] {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut command = Command::new("systemd-socket-activate");
+        command.args([option, "-l", &address.to_string(), "-E", SERVICE]).arg(env::current_exe().unwrap());
+        command.stderr(Stdio::piped());
+        let mut manager = match start(&mut command, "stop::systemd::a_socket_that_does_not_listen_is_refused")
+        {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return eprintln!("skipped: systemd-socket-activate is not installed");
+            }
+            started => started.unwrap(),
+        };
+        let mut reports = BufReader::new(manager.stderr.take().unwrap()).lines().map(Result::unwrap);
+        reports.find(|line| line.starts_with("Listening on ")).expect("it listens");
+        if option == "--accept" {
+            drop(TcpStream::connect(address).unwrap());
+            let ended = reports.find(|line| line.contains(" died with code ")).unwrap();
+            assert!(ended.ends_with(" 0"), "{ended}");
+            manager.kill().unwrap();
+            manager.wait().unwrap();
+        } else {
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", address).unwrap();
+            // The manager itself has become the service.
+            assert!(manager.wait().unwrap().success());
+        }
+    }
 }
 
 /// Set in a process that cannot serve.
