@@ -294,9 +294,10 @@ impl Server {
     /// rest of a response. The access log has such a request with the status 499, and as JSON with `"cut":"peer"`. With
     /// `true`, only a reset drops a handler or a source. After a close, the work goes on until a write fails.
     ///
-    /// A close is seen even after unread content. With more unread octets than the system keeps for the socket, some
-    /// megabytes, the peer's system holds the close back. A gateway whose server behind takes nothing then gives up
-    /// after [`ClientTimeouts::send`](crate::client::ClientTimeouts::send). A reset is always seen.
+    /// A close is seen even after unread content. With more unread octets than the system keeps for the socket, on Linux
+    /// some 128 KiB (`net.ipv4.tcp_rmem`), the peer's system holds the close back. A handler that does not read then runs
+    /// on. A gateway whose server behind takes nothing gives up after
+    /// [`ClientTimeouts::send`](crate::client::ClientTimeouts::send). A reset is always seen.
     ///
     /// Either way a handler that does not wait runs to its end. Its response is sent, even to a peer that has closed
     /// its sending half. So is a file, however long the disk takes. Work of this crate is no wait of the handler, such
