@@ -208,7 +208,6 @@ const WIDE: &[(&str, &str)] = &[
     ("Limits", "settings"),
     ("Observation", "the notes that a report is made of"),
     ("PathLookup", "settings"),
-    ("Pool", TO_BE_DIVIDED),
     ("SetCookie", "the attributes of RFC 6265"),
     ("ClientSettings", "settings"),
 ];
@@ -310,9 +309,9 @@ fn scattered_short_and_crowded_is_found() {
     assert_eq!(short(&file("src/wire/a.rs", "//! A.")).len(), 1);
     assert_eq!(short(&file("src/wire/a/disabled.rs", "//! A.")), [""; 0]);
     assert_eq!(needless_exemptions(&[]).len(), SHORT.len() + WIDE.len());
-    let pool = structure("u8", 13, 0).replace("A<T>", "Pool<T>");
+    let limits = structure("u8", 13, 0).replace("A<T>", "Limits<T>");
     assert_eq!(
-        needless_exemptions(&[file("src/wire/disabled.rs", &pool)]).len(),
+        needless_exemptions(&[file("src/wire/disabled.rs", &limits)]).len(),
         SHORT.len() + WIDE.len() - 2
     );
     let many = Vec::from_iter((0..=FOLDER_FILES_MAX).map(|at| file(&format!("src/wire/{at}.rs"), "//! A.")));

@@ -2,27 +2,27 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
+use super::default_fields::DefaultFields;
 use super::dial_permits::{DialPermits, LoneDial};
 use super::idle_conns::{IdleConn, IdleConns};
 use super::pool_group::PoolGroup;
+use super::server_version::ServerVersion;
 use crate::client::cookies::RequestCookies;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::exchange::{
-    CREDENTIALS, ClientConnection, ClientExchange, OutgoingRequest, RedirectTaint,
-};
+use crate::client::exchange::{ClientConnection, ClientExchange, OutgoingRequest, RedirectTaint};
 use crate::client::observe::{HostEvents, HostRegistry};
 use crate::client::retry::HostRetries;
 use crate::client::route::{Origin, Proxy};
 use crate::client::settings::{ClientLimits, ClientSettings, RequestTimeouts};
 use crate::memory::{FreeList, lock};
-use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
+use crate::message::{BodyLength, Request, Version};
 use crate::net::{Conn, IoState, Sendable};
 use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
 use crate::wire::OutgoingFraming;
@@ -36,29 +36,28 @@ pub(in crate::client) struct Pool {
     pub(in crate::client) origin: Origin,
     /// The proxy that requests go through, if there is one.
     pub(in crate::client) proxy: Option<Proxy>,
-    /// Default fields of requests; among them a proxy's credentials, if the proxy reads the requests.
-    fields: Headers,
-    /// The default fields without credentials, for requests that were redirected here, and for TRACE.
-    public_fields: Headers,
+    fields: DefaultFields,
     /// The connections, and the requests that wait for them.
     shared: Arc<SharedConns>,
-    /// The number of this pool among those that share them.
-    number: u64,
-    /// How many requests to this origin wait for a permit.
-    waiting: AtomicUsize,
-    /// How many permits requests to this origin have.
-    in_use: AtomicUsize,
+    share: ConnShare,
     pub(in crate::client) settings: Arc<ClientSettings>,
-    created_at: Instant,
-    /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0 if its last response
-    /// was in HTTP/1.1.
-    answered_in_1_0: AtomicU64,
+    server_version: ServerVersion,
     /// Counts what happens, and reports it to observers.
     pub(in crate::client) events: Arc<HostEvents>,
     /// How many retries the host gets, and when requests are hedged.
     pub(in crate::client) retries: HostRetries,
     /// The pools of the runtime.
     pub(super) group: Arc<PoolGroup>,
+}
+
+/// The share of one pool in connections that several may use.
+struct ConnShare {
+    /// The number of the pool among them.
+    number: u64,
+    /// How many requests to this origin wait for a permit.
+    waiting: AtomicUsize,
+    /// How many permits requests to this origin have.
+    in_use: AtomicUsize,
 }
 
 /// The connections of one pool, or of all that lead to one proxy.
@@ -92,6 +91,13 @@ impl SharedConns {
             state: Mutex::new(PoolState { pools: 0, idle, exchanges, dialing: VecDeque::new() }),
         }
     }
+
+    /// The share of a new pool.
+    fn new_share(&self) -> ConnShare {
+        let mut state = lock(&self.state);
+        state.pools += 1;
+        ConnShare { number: state.pools, waiting: AtomicUsize::new(0), in_use: AtomicUsize::new(0) }
+    }
 }
 
 /// A connection that comes back, with the permit to use it.
@@ -122,35 +128,21 @@ impl Pool {
         registry: Arc<HostRegistry>,
         group: Arc<PoolGroup>,
     ) -> Pool {
-        let mut fields = settings.fields.clone();
-        let mut public_fields = settings.fields.clone();
-        public_fields.remove_each(&CREDENTIALS);
         let reader = proxy.as_ref().filter(|proxy| proxy.forwards(origin.scheme));
-        if let Some(authorization) = reader.and_then(Proxy::authorization) {
-            for fields in [&mut fields, &mut public_fields] {
-                fields.put(FieldName::new("proxy-authorization"), authorization.as_bytes());
-            }
-        }
+        let fields = DefaultFields::new(&settings.fields, reader);
         let events = Arc::new(HostEvents::new(origin.key(), registry, &settings.observers));
         let retries = HostRetries::new(settings.budgets.of(origin.key()));
-        let number = {
-            let mut state = lock(&shared.state);
-            state.pools += 1;
-            state.pools
-        };
+        let share = shared.new_share();
+        let server_version = ServerVersion::new();
         Pool {
             runtime,
             origin,
             proxy,
             fields,
-            public_fields,
             shared,
-            number,
-            waiting: AtomicUsize::new(0),
-            in_use: AtomicUsize::new(0),
+            share,
             settings,
-            created_at: runtime::now(),
-            answered_in_1_0: AtomicU64::new(0),
+            server_version,
             events,
             retries,
             group,
@@ -172,7 +164,7 @@ impl Pool {
         let has_trailers = !request.trailers.is_empty();
         // Most requests need no chunks, and the version of the server does not matter.
         let needs_chunks = has_trailers || content == BodyLength::Unknown;
-        if !needs_chunks || !self.speaks_1_0() {
+        if !needs_chunks || !self.server_version.is_1_0() {
             return Ok(OutgoingFraming::from_request(request.method(), content, has_trailers));
         }
         match content {
@@ -183,26 +175,7 @@ impl Pool {
 
     /// Stores the version in which the server has answered.
     pub(in crate::client) fn note_version(&self, version: Version) {
-        let answered = match version {
-            Version::Http10 => 1 + self.age(),
-            Version::Http11 => 0,
-        };
-        if answered != self.answered_in_1_0.load(Ordering::Relaxed) {
-            self.answered_in_1_0.store(answered, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the server has answered in HTTP/1.0 within the last minute.
-    fn speaks_1_0(&self) -> bool {
-        match self.answered_in_1_0.load(Ordering::Relaxed) {
-            0 => false,
-            answered => self.age() < answered + VERSION_KEPT_SECS,
-        }
-    }
-
-    /// The age of the pool in seconds.
-    fn age(&self) -> u64 {
-        runtime::now().saturating_duration_since(self.created_at).as_secs()
+        self.server_version.note(version);
     }
 
     /// Whether this is the pool of the current runtime.
@@ -223,13 +196,7 @@ impl Pool {
         framing: OutgoingFraming,
     ) {
         let OutgoingRequest { request, taint, trace, cookie, .. } = *outgoing;
-        let defaults = match (taint, request.method()) {
-            // The fields of a TRACE are sent back (RFC 9110 §9.3.8).
-            (RedirectTaint::CrossOrigin, _) | (RedirectTaint::SameOrigin, Method::Trace) => {
-                &self.public_fields
-            }
-            (RedirectTaint::SameOrigin, _) => &self.fields,
-        };
+        let headers = self.fields.of(taint, request.method());
         let authority = request.target().authority().unwrap_or(self.origin.authority());
         let scheme = self.is_forwarded().then_some("http");
         // A range of coded content is of no use to a caller who has a part of the content itself.
@@ -241,7 +208,7 @@ impl Pool {
             out,
             request,
             framing,
-            RequestDefaults { scheme, authority, headers: defaults, accept_encoding, cookie, trace },
+            RequestDefaults { scheme, authority, headers, accept_encoding, cookie, trace },
         );
     }
 
@@ -363,8 +330,14 @@ impl Pool {
         let connection_info = exchange.connection_info.take().expect("an exchange has a connection");
         let is_good = !idle.is_zero() && self.is_within_age(connection_info.opened_at, now);
         let expires_at = later(now, idle);
-        let idle_conn =
-            IdleConn { conn, connection_info, is_used: true, idle_since: now, expires_at, pool: self.number };
+        let idle_conn = IdleConn {
+            conn,
+            connection_info,
+            is_used: true,
+            idle_since: now,
+            expires_at,
+            pool: self.share.number,
+        };
         let traffic = exchange.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default();
         let report = exchange.wanted_report(traffic);
         let mut state = lock(&self.shared.state);
@@ -435,17 +408,17 @@ impl Pool {
 
     /// How many connections are idle that a request to this origin was the last to use.
     pub(in crate::client) fn idle(&self) -> usize {
-        lock(&self.shared.state).idle.count_of(self.number)
+        lock(&self.shared.state).idle.count_of(self.share.number)
     }
 
     /// How many connections are in use, or about to be.
     pub(in crate::client) fn busy(&self) -> usize {
-        self.in_use.load(Ordering::Relaxed)
+        self.share.in_use.load(Ordering::Relaxed)
     }
 
     /// How many requests wait for a connection.
     pub(in crate::client) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.share.waiting.load(Ordering::Relaxed)
     }
 
     /// How long a connection may be idle: the limit of the client, or that of the server if it is less.
@@ -460,21 +433,18 @@ impl Pool {
     }
 }
 
-/// For how many seconds a server counts as one of HTTP/1.0. A server of HTTP/1.1 may have taken its place since.
-const VERSION_KEPT_SECS: u64 = 60;
-
 impl PoolPermit {
     /// The right that was acquired from the semaphore of `pool`.
     fn new(pool: Arc<Pool>) -> PoolPermit {
-        pool.in_use.fetch_add(1, Ordering::Relaxed);
+        pool.share.in_use.fetch_add(1, Ordering::Relaxed);
         PoolPermit { pool }
     }
 
     /// The same right for a request of `pool`, which shares the connections.
     fn moved_to(mut self, pool: &Arc<Pool>) -> PoolPermit {
         debug_assert!(Arc::ptr_eq(&self.pool.shared, &pool.shared), "a permit is for the same connections");
-        pool.in_use.fetch_add(1, Ordering::Relaxed);
-        self.pool.in_use.fetch_sub(1, Ordering::Relaxed);
+        pool.share.in_use.fetch_add(1, Ordering::Relaxed);
+        self.pool.share.in_use.fetch_sub(1, Ordering::Relaxed);
         self.pool = pool.clone();
         self
     }
@@ -492,7 +462,7 @@ impl PoolPermit {
         let connection_info = Arc::new(ClientConnection::new(&conn.transport));
         let now = runtime::now();
         let expires_at = later(now, self.pool.idle_max(None));
-        let pool = self.pool.number;
+        let pool = self.pool.share.number;
         self.pass_on(IdleConn { conn, connection_info, is_used: false, idle_since: now, expires_at, pool });
     }
 
@@ -570,7 +540,7 @@ impl Drop for Pool {
 impl Drop for PoolPermit {
     fn drop(&mut self) {
         debug_assert!(self.pool.busy() > 0, "a permit returns once");
-        self.pool.in_use.fetch_sub(1, Ordering::Relaxed);
+        self.pool.share.in_use.fetch_sub(1, Ordering::Relaxed);
         self.pool.shared.permits.add_permits(1);
     }
 }
@@ -580,7 +550,7 @@ struct WaitGuard<'a>(&'a Pool);
 
 impl WaitGuard<'_> {
     fn new(pool: &Pool) -> WaitGuard<'_> {
-        pool.waiting.fetch_add(1, Ordering::Relaxed);
+        pool.share.waiting.fetch_add(1, Ordering::Relaxed);
         pool.shared.waiting.fetch_add(1, Ordering::Relaxed);
         WaitGuard(pool)
     }
@@ -588,7 +558,7 @@ impl WaitGuard<'_> {
 
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.share.waiting.fetch_sub(1, Ordering::Relaxed);
         self.0.shared.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
