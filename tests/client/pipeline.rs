@@ -2,6 +2,7 @@
 //! be (RFC 9112 §9.3.2).
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use corehttp::net::Dialer;
 use corehttp::{Client, ClientBuilder, ClientError, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
 use crate::support::{OK, Peer, Received, Rigged, Scripted, paused, settle};
 
@@ -838,6 +840,66 @@ fn a_second_connection_is_opened_when_the_first_is_busy() {
         }
         assert_eq!(server.received(), ["GET /, GET /"]);
     });
+}
+
+/// The first dial succeeds. Each further one takes so long, and then fails.
+#[derive(Clone)]
+struct OneConnection(Duration, Arc<AtomicUsize>);
+
+impl Dialer for OneConnection {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, _host: &str, _port: u16) -> io::Result<DuplexStream> {
+        if self.1.fetch_add(1, Ordering::Relaxed) > 0 {
+            sleep(self.0).await;
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let (near, far) = duplex(1 << 16);
+        tokio::spawn(async move {
+            let mut peer = Peer::new(far, Received::default());
+            while peer.request().await?.is_some() {
+                sleep(Duration::from_millis(20)).await;
+                peer.send(OK).await?;
+            }
+            io::Result::Ok(())
+        });
+        Ok(near)
+    }
+}
+
+/// Callers of a connection that cannot be opened do not starve beside one that is always busy.
+#[test]
+fn requests_share_the_connection_that_is_there() {
+    const LONG: Duration = Duration::from_secs(100);
+    for (fails_after, failures_max) in [(LONG, 0), (Duration::from_millis(20), 5)] {
+        paused(async {
+            let client = Client::builder().dialer(OneConnection(fails_after, Arc::default())).build();
+            let pipeline = client.pipeline("http://a").unwrap().connections(2).build();
+            assert_eq!(ask(&pipeline, &["GET /"]).await, ["200 ok"]);
+            let mut callers = JoinSet::new();
+            for _ in 0..10 {
+                let pipeline = pipeline.clone();
+                callers.spawn(async move {
+                    let (begin, mut answered, mut failed) = (Instant::now(), 0, 0);
+                    let mut longest = Duration::ZERO;
+                    while begin.elapsed() < Duration::from_secs(3) {
+                        let asked = Instant::now();
+                        match pipeline.send(&request("GET /"), &mut Response::new()).await {
+                            Ok(()) => answered += 1,
+                            Err(_) => failed += 1,
+                        }
+                        longest = longest.max(asked.elapsed());
+                    }
+                    (answered, failed, longest)
+                });
+            }
+            for (answered, failed, longest) in callers.join_all().await {
+                let told = format!("{answered} answered, {failed} failed, at most {longest:?}");
+                assert!(answered >= 5 && failed <= failures_max, "{fails_after:?}: {told}");
+                assert!(longest < Duration::from_millis(700), "{fails_after:?}: {told}");
+            }
+        });
+    }
 }
 
 #[test]

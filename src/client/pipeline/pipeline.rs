@@ -266,7 +266,8 @@ impl PipelineInner {
         }
     }
 
-    /// Pushes `request` to the queue with the fewest unanswered requests.
+    /// Pushes `request` to the queue with the fewest unanswered requests, among those that have a connection or soon get
+    /// one.
     fn push(
         self: &Arc<PipelineInner>,
         outgoing: OutgoingRequest<'_>,
@@ -278,7 +279,10 @@ impl PipelineInner {
         };
         let queue = match &*self.queues {
             [only] => only,
-            queues => queues.iter().min_by_key(|queue| queue.unanswered()).unwrap_or(&queues[0]),
+            queues => {
+                let now = runtime::now();
+                queues.iter().min_by_key(|queue| queue.load(now)).unwrap_or(&queues[0])
+            }
         };
         let (pending, needs_task) = queue.push(EntryMeta::new(outgoing.request, permit), |wire| {
             PipelineInner::write(wire, outgoing, pool)

@@ -10,9 +10,10 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::pool::LONG_DIAL;
 use crate::memory::{Reset, free_beyond, lock};
 use crate::message::{Request, Response};
-use crate::runtime::{self, Instant};
+use crate::runtime::{self, Instant, later};
 use crate::wire::RequestInfo;
 
 /// Where the callers of one task leave requests, and find the responses.
@@ -37,9 +38,10 @@ impl Queue {
         (PendingResponse { queue: self, entry: Some(entry) }, needs_task)
     }
 
-    /// How many requests have no response yet.
-    pub(super) fn unanswered(&self) -> usize {
-        self.lock().unanswered()
+    /// Whether the queue has difficulties to get a connection, and how many requests have no response yet.
+    pub(super) fn load(&self, now: Instant) -> (bool, usize) {
+        let state = self.lock();
+        (state.lacks_conn(now), state.unanswered())
     }
 
     /// Closes the queue, because the pipeline was dropped.
@@ -125,6 +127,8 @@ pub(super) struct QueueState {
     free: Vec<usize>,
     /// The entries that no connection has taken yet, in order.
     waiting: VecDeque<usize>,
+    /// Until when other queues are preferred, since the task has hardly got a connection.
+    avoided_until: Option<Instant>,
     /// Wakes the task when another request waits.
     task: Option<Waker>,
     /// Wakers and permits to be used once the lock is released.
@@ -233,6 +237,17 @@ impl QueueState {
     /// How many requests have no response yet.
     pub(super) fn unanswered(&self) -> usize {
         self.all.len() - self.free.len()
+    }
+
+    /// Whether requests of the queue wait for its connection, or would probably have to.
+    fn lacks_conn(&self, now: Instant) -> bool {
+        let is_stuck = self.waiting_since().is_some_and(|since| later(since, LONG_DIAL) <= now);
+        is_stuck || self.avoided_until.is_some_and(|until| now < until)
+    }
+
+    /// Notes that no connection could be opened, or only late.
+    pub(super) fn avoid(&mut self) {
+        self.avoided_until = Some(later(runtime::now(), AVOIDED));
     }
 
     /// Closes the queue: no more requests will be pushed.
@@ -422,6 +437,9 @@ impl QueueState {
         self.free.push(at);
     }
 }
+
+/// For how long a queue is avoided: for as long as a host of a balancer that has failed.
+const AVOIDED: Duration = Duration::from_secs(3);
 
 /// How much memory of a request's bytes a free entry keeps.
 const WIRE_KEPT_MAX: usize = 16 << 10;

@@ -9,14 +9,14 @@ use std::time::Duration;
 use super::queue::{Dequeued, Queue};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::ExchangeEnd;
-use crate::client::pool::{CheckoutMiss, PooledConn, open_new, wait_for_conn};
+use crate::client::pool::{CheckoutMiss, LONG_DIAL, PooledConn, open_new, wait_for_conn};
 use crate::client::send::RequestSender;
 use crate::client::settings::RequestTimeouts;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Response, Timings};
 use crate::net::{ConnError, Timer, TimerSlot, TokioTimer};
-use crate::runtime::{self, Instant};
+use crate::runtime::{self, Instant, later};
 use crate::wire::ConnectionOption;
 
 /// A task that takes requests from a queue, and stores their responses. The task ends when no request has come for a
@@ -102,7 +102,12 @@ impl PipelineTask {
     /// Serves the queue over one connection after the other, until no more requests come.
     pub(super) async fn run(mut self) {
         while poll_fn(|cx| self.poll_next_request(cx)).await {
-            match self.connect().await {
+            let since = runtime::now();
+            let connected = self.connect().await;
+            if connected.is_err() || later(since, LONG_DIAL) <= runtime::now() {
+                self.queue.lock().avoid();
+            }
+            match connected {
                 Ok(pooled) => self.serve(pooled).await,
                 // No permit became free. Requests that came later may still wait for one.
                 Err(error) if error.phase() == ClientPhase::Queue => {
@@ -198,9 +203,13 @@ impl PipelineTask {
         }
     }
 
-    /// Takes as many requests as there is room for.
+    /// Takes as many requests as there is room for. None are added to those in flight while another request has long waited
+    /// for a connection: it gets this one once they are answered.
     fn take(&mut self, cx: &mut Context<'_>, pooled: &mut PooledConn) {
         let before = self.in_flight.len();
+        if before > 0 && pooled.permit.pool.is_awaited() {
+            return;
+        }
         let mut state = self.queue.lock();
         state.register_task(cx);
         let mut now = None;

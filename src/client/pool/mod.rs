@@ -15,5 +15,5 @@ mod server_version;
 
 pub(super) use client_pools::ClientPools;
 pub(super) use dial::{open_new, replace_stale, wait_for_conn};
-pub(super) use pool::{CheckoutMiss, Pool};
+pub(super) use pool::{CheckoutMiss, LONG_DIAL, Pool};
 pub(super) use pooled_conn::PooledConn;

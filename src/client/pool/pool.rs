@@ -77,7 +77,13 @@ struct PoolState {
     idle: IdleConns,
     exchanges: FreeList<ClientExchange>,
     /// Requests whose connections are being opened, and that take one which comes back before, in turn.
-    dialing: VecDeque<oneshot::Sender<ReturnedConn>>,
+    dialing: VecDeque<Dialing>,
+}
+
+/// A request whose connection is being opened.
+struct Dialing {
+    sender: oneshot::Sender<ReturnedConn>,
+    since: Instant,
 }
 
 impl SharedConns {
@@ -299,9 +305,16 @@ impl Pool {
         let (sender, receiver) = oneshot::channel();
         let mut state = lock(&pool.shared.state);
         // Requests that have a connection by now are no longer in line.
-        state.dialing.retain(|dialing| !dialing.is_closed());
-        state.dialing.push_back(sender);
+        state.dialing.retain(|dialing| !dialing.sender.is_closed());
+        state.dialing.push_back(Dialing { sender, since: runtime::now() });
         ReturnWait { receiver: Some(receiver) }
+    }
+
+    /// Whether a request waits for its dial for so long that one which keeps a connection to itself should give it back.
+    pub(in crate::client) fn is_awaited(&self) -> bool {
+        let state = lock(&self.shared.state);
+        let mut waits = state.dialing.iter().filter(|dialing| !dialing.sender.is_closed());
+        waits.next().is_some_and(|dialing| later(dialing.since, LONG_DIAL) <= runtime::now())
     }
 
     /// Allows a dial to go on without its request, until the guard is dropped. `None` if another one does already, or if
@@ -433,6 +446,9 @@ impl Pool {
     }
 }
 
+/// The time after which a dial has probably met an obstacle. After the same time, another address is tried (RFC 8305 §5).
+pub(in crate::client) const LONG_DIAL: Duration = Duration::from_millis(250);
+
 impl PoolPermit {
     /// The right that was acquired from the semaphore of `pool`.
     fn new(pool: Arc<Pool>) -> PoolPermit {
@@ -483,7 +499,7 @@ impl PoolPermit {
             };
             // A waker may do anything, so no lock is held.
             drop(state);
-            match next.send(returned) {
+            match next.sender.send(returned) {
                 Ok(()) => return,
                 Err(not_awaited) => returned = not_awaited,
             }
