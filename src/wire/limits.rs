@@ -71,8 +71,9 @@ pub struct Limits {
     /// control group of the process, has less than 8 GiB. A busy connection takes up to some 50 KiB beside
     /// [`Limits::memory_max`], an idle one 1 KiB.
     ///
-    /// While less than a sixteenth of them is left, those that have been idle for longest close for new ones: after at least
-    /// 100 ms, or a second before the first request.
+    /// While less than a sixteenth of them is left, some of those that have been idle for longest close, so that there is room
+    /// for new ones: after at least 100 ms, or a second before the first request. Each core looks at its own twice a second,
+    /// and ten times while new ones come.
     pub connections_max: usize,
     /// Connections of one peer: an IPv4 address, also one that an IPv6 address stands for, or an IPv6 /64. Beyond: 429, or
     /// close as above. Default: no limit.

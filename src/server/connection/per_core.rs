@@ -15,7 +15,7 @@ use crate::server::core_state::{CoreState, ServerSettings};
 use crate::server::counts::CoreCounterSet;
 use crate::server::exchange::UpgradedHandle;
 use crate::server::handler::Handler;
-use crate::server::opening::Opening;
+use crate::server::opening::{ConnectionLimiter, Opening};
 
 /// The handler of one core, and the memory that is lent to its connections from free lists.
 pub(crate) struct PerCore<H: Handler + 'static> {
@@ -85,8 +85,8 @@ impl<H: Handler + 'static> PerCore<H> {
         pools.set(PoolKind::Futures, self.job_futures.counts());
     }
 
-    /// Checks the core's deadlines and frees its memory, for ever.
-    pub(crate) async fn maintain(&self, mut ticker: Ticker) {
+    /// Checks the core's deadlines, frees its memory and closes idle connections for new ones, for ever.
+    pub(crate) async fn maintain(&self, mut ticker: Ticker, limiter: &ConnectionLimiter) {
         self.core.is_maintained.set(true);
         loop {
             // Even when no connection follows, the memory of a burst must be freed, and a core that is behind catches up.
@@ -98,6 +98,7 @@ impl<H: Handler + 'static> PerCore<H> {
             backlog.expect_turn(Some(clock.refresh() + TICK));
             select(connections.tick(&mut ticker), backlog.catch_up()).await;
             backlog.look(clock.refresh());
+            limiter.make_room(connections, clock.now());
             self.trim_if_due();
         }
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::memory::lock;
-use crate::net::PeerAddr;
+use crate::net::{ConnTable, PeerAddr};
 use crate::server::counts::{CoreCounterSet, OpenGuard};
 use crate::server::error::ErrorCause;
 use crate::wire::Limits;
@@ -55,16 +55,15 @@ impl ConnectionLimiter {
         })
     }
 
-    /// Returns how many idle connections of this core are to close for new ones, which are about to be too many. To find them
-    /// takes a look at each connection, so it is zero for a while afterwards.
-    pub(crate) fn room_wanted(&self, now: Instant) -> usize {
+    /// Asks some idle ones among the `connections` of this core to close, if there is little room for new ones.
+    pub(crate) fn make_room(&self, connections: &ConnTable, now: Instant) {
         let left = self.connections_max.saturating_sub(self.totals.open.load(Relaxed));
         let is_due = || self.room_made_until.get().is_none_or(|until| now >= until);
-        if left >= self.connections_max / 16 || !is_due() {
-            return 0;
+        if left < self.connections_max.div_ceil(16) && is_due() {
+            self.room_made_until.set(Some(now + ROOM_PAUSE));
+            let few = ROOM_MIN.min(self.connections_max / 8);
+            connections.evict_idle((self.connections_max / 64).max(few).max(1) as usize);
         }
-        self.room_made_until.set(Some(now + ROOM_PAUSE));
-        (self.connections_max / 64).max(ROOM_MIN) as usize
     }
 
     /// Counts a connection, and for its peer if that is known, unless a limit is reached. Returns the key that the
@@ -117,10 +116,10 @@ impl ConnectionLimiter {
     }
 }
 
-/// How often a core looks for idle connections to close.
+/// How often a core looks for idle connections to close, which takes a look at each of them.
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
-/// How many idle connections are closed at once.
+/// How many idle connections are closed at once, unless that is more than an eighth of all.
 const ROOM_MIN: u64 = 8;
 
 /// The right of a connection to be served, held for as long as it is open.

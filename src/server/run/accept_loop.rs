@@ -50,8 +50,8 @@ impl AcceptLoop {
         per_core: Rc<PerCore<H>>,
         stop_on_drop: StopOnDrop,
     ) -> io::Result<()> {
-        let maintained = per_core.clone();
-        runtime::spawn(async move { maintained.maintain(Ticker::with_system_timer()).await });
+        let (maintained, limiter) = (per_core.clone(), self.limiter.clone());
+        runtime::spawn(async move { maintained.maintain(Ticker::with_system_timer(), &limiter).await });
         IdleEvictor::start(&per_core.core);
         if per_core.core.events.index() == 0 {
             watch_certificates(&self.listeners, &per_core.core);
@@ -197,10 +197,7 @@ impl AcceptLoop {
         let expects_proxy_header = core.expects_proxy_header(peer);
         let counted = if expects_proxy_header { None } else { Some(peer) };
         let (permit, id) = ConnectionPermit::acquire(&self.limiter, counted, open);
-        let room = self.limiter.room_wanted(core.clock.now());
-        if room > 0 {
-            core.connections.evict_idle(room);
-        }
+        self.limiter.make_room(&core.connections, core.clock.now());
         let conn = Conn::new(transport, core.connections.add(Peer { addr: peer, id }));
         let permit = match permit {
             Ok(permit) => permit,

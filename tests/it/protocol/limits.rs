@@ -511,6 +511,23 @@ fn idle_connections_close_for_new_ones_before_there_are_too_many() {
     check_let_in(inside.last_mut().unwrap());
 }
 
+/// Also where a sixteenth is less than one, and where other cores have the idle ones.
+#[test]
+fn a_full_server_has_room_for_the_first_that_comes_later() {
+    for (cores, connections_max) in [(1, 2), (1, 10), (4, 20), (2, 100)] {
+        let (served, refusals) =
+            crowded("127.0.0.1:0", cores, Limits { connections_max, ..Limits::default() });
+        let mut inside: Vec<Peer> = (0..connections_max).map(|_| served.connect()).collect();
+        inside.iter_mut().for_each(|peer| peer.send(NEXT));
+        let total = || served.running.counts().total;
+        eventually("all are accepted", || total().accepted as usize == connections_max);
+        eventually("there is room", || (total().open as usize) < connections_max);
+        refusals.take();
+        check_let_in(&mut served.connect());
+        assert_eq!(refusals.take(), [], "{cores} cores, {connections_max} connections");
+    }
+}
+
 /// A connection that was handed over to a task of its own still counts.
 #[test]
 fn connections_that_were_taken_over_count_wherever_they_are() {
