@@ -7,7 +7,7 @@ use super::incoming_body::{
     BodyDecoder, LargeInput, MinRate, READ_MIN, STILL_MAX, TakenContent, UNRESERVED_MAX, poll_content,
 };
 use super::message_head::{Expectation, HeadOutcome, MessageHead, has_head_begun};
-use super::{Bounds, ExchangeError, Phase, poll_flush};
+use super::{Bounds, ExchangeError, Phase, cut_as_end, poll_flush};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Conn, ConnError, Locality, ReadBuffer, TimerSlot};
@@ -104,7 +104,7 @@ impl Incoming {
         if self.input.reads_much() {
             self.large_input.prepare_head(&bounds.memory, &mut self.input);
         }
-        let filled = ready!(conn.poll_fill(cx, &mut self.input, limit));
+        let filled = cut_as_end(ready!(conn.poll_fill(cx, &mut self.input, limit)));
         let has_begun = has_head_begun(self.input.unread());
         Poll::Ready(match filled {
             Ok(1..) => Ok(None),
@@ -486,12 +486,12 @@ impl Incoming {
             Poll::Pending | Poll::Ready(Ok(())) => {}
         }
         // However fast it arrives, a body does not hold memory for ever for which others wait.
-        let limit = bounds.timeouts.body;
         let is_contended = self.memory.len() > 0 && bounds.memory.is_contended();
-        if is_contended && self.rate.waited() > limit {
-            return Poll::Ready(Err(ExchangeError::TimedOut(Phase::Body, limit.into())));
+        if is_contended && self.rate.waited() > bounds.timeouts.body {
+            return Poll::Ready(Err(ExchangeError::TimedOut(Phase::Body, bounds.timeouts.body.into())));
         }
-        let received = ready!(self.poll_read(cx, conn, bounds, content));
+        let read = ready!(self.poll_read(cx, conn, bounds, content));
+        let received = self.body.cut_as_end(read);
         let unfinished = |error| self.body.unfinished_error(error, self.input.unread(), &bounds.limits);
         match received.map_err(|error| unfinished(self.rate.error(error, &bounds.timeouts)))? {
             0 if self.body == BodyDecoder::UntilClose => {

@@ -4,7 +4,7 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::{ExchangeError, Phase, Timeouts};
+use super::{ExchangeError, Phase, Timeouts, cut_as_end};
 use crate::error_text::TimeLimit;
 use crate::memory::{Arena, clear_cold};
 use crate::message::Headers;
@@ -29,6 +29,11 @@ pub(super) enum BodyDecoder {
 }
 
 impl BodyDecoder {
+    /// Takes a cut for an end, unless the content itself lasts until the end (RFC 9112 §9.8).
+    pub(super) fn cut_as_end(&self, read: Result<usize, ConnError>) -> Result<usize, ConnError> {
+        if *self == BodyDecoder::UntilClose { read } else { cut_as_end(read) }
+    }
+
     pub(super) fn new(framing: Framing, forbidden: ForbiddenTrailers, leniency: Leniency) -> BodyDecoder {
         match framing {
             Framing::Empty | Framing::Length(0) => BodyDecoder::Done,

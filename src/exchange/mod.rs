@@ -15,6 +15,7 @@ mod outgoing;
 pub use bounds::Timeouts;
 pub(crate) use bounds::{Bounds, Cancel};
 pub(crate) use clock::Clock;
+pub(crate) use error::cut_as_end;
 pub use error::{ExchangeError, Phase};
 pub(crate) use incoming::Incoming;
 pub(crate) use message_head::{Expectation, HeadOutcome, IncomingResponse, MessageHead};

@@ -8,7 +8,7 @@ use super::heartbeat::Heartbeat;
 use super::ready_state::ReadyState;
 use super::role::private::RoleParts;
 use super::wakers::Wakers;
-use crate::exchange::{ExchangeError, Phase};
+use crate::exchange::{ExchangeError, Phase, cut_as_end};
 use crate::memory::{LocalCache, Reset};
 use crate::net::{Conn, ConnError, IoState, PeerEnd, TimerSlot, Transport};
 use crate::runtime::{Budget, MemoryBudget, MemoryShare};
@@ -361,7 +361,7 @@ impl<R: RoleParts> Link<R> {
                 ReadyState::ReceiveOnly(_) => self.bounds.close,
                 ReadyState::Closing | ReadyState::Closed(_) => Duration::MAX,
             };
-            match self.conn.poll_read(cx, input.room(), silence.min(read_limit)) {
+            match self.conn.poll_read(cx, input.room(), silence.min(read_limit)).map(cut_as_end) {
                 Poll::Ready(Ok(count)) => {
                     self.end_silence();
                     input.filled(count);
