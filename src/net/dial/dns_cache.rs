@@ -15,9 +15,9 @@ use tokio::time::{Instant, timeout};
 use super::look_ups::{LookUp, LookUpResult, LookUps};
 use super::race::interleaved;
 use super::resolver::{AnyResolver, Resolver, SrvRecord, SystemResolver};
+use crate::descriptors::want_of_descriptors;
 use crate::memory::lock;
 use crate::net::UriHost;
-use crate::net::socket::want_of_descriptors;
 
 /// A bounded cache of the results of a [`Resolver`], for all threads and runtimes.
 ///
@@ -278,6 +278,9 @@ async fn while_awaited<T, A>(
 /// How long a look-up goes on for callers that may still come.
 const UNAWAITED_MAX: Duration = Duration::from_secs(30);
 
+/// For how long last addresses stay that nobody has needed (RFC 8767 §5). Targets of a service come and go.
+const STALE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How many names are known, and how many are looked up at once.
 const NAMES_MAX: usize = 1024;
 
@@ -329,12 +332,17 @@ fn entry<'a>(known: &'a mut HashMap<Box<str>, DnsEntry>, name: &str) -> &'a mut 
     known.entry(name.into()).or_insert_with(|| DnsEntry::new(Instant::now()))
 }
 
-/// Makes room for one more name, if necessary by dropping one: without an answer, or else with the oldest.
+/// Makes room for one more name, if necessary by dropping one: without an answer, or else with the oldest. Names whose last
+/// addresses are to stay are dropped after all others.
 fn make_room(known: &mut HashMap<Box<str>, DnsEntry>) {
     if known.len() < NAMES_MAX {
         return;
     }
-    let least = known.iter().min_by_key(|(_, entry)| (entry.found.is_some(), entry.good_until));
+    let now = Instant::now();
+    let is_kept =
+        |entry: &DnsEntry| entry.is_kept && now.saturating_duration_since(entry.good_until) < STALE_MAX;
+    let least =
+        known.iter().min_by_key(|(_, entry)| (is_kept(entry), entry.found.is_some(), entry.good_until));
     if let Some(name) = least.map(|(name, _)| name.clone()) {
         known.remove(&name);
     }
@@ -501,6 +509,29 @@ mod tests {
             script.fails.store(false, Ordering::Relaxed);
             advance(PAUSE_AFTER_FAILURE).await;
             assert_eq!(names.resolve("a").await.unwrap().found.len(), 5);
+        });
+    }
+
+    #[test]
+    fn the_last_addresses_stay_however_many_other_names_are_needed() {
+        run(async {
+            let (script, names) = script();
+            names.keep_last("a");
+            names.resolve("a").await.unwrap();
+            advance(KEEP).await;
+            for number in 0..2 * NAMES_MAX {
+                names.resolve(&format!("{number}.example")).await.unwrap();
+            }
+            script.fails.store(true, Ordering::Relaxed);
+            assert!(names.resolve("a").await.is_ok());
+            // A day later, nobody needs them any more.
+            advance(KEEP + STALE_MAX).await;
+            script.fails.store(false, Ordering::Relaxed);
+            for number in 0..NAMES_MAX {
+                names.resolve(&format!("{number}.example")).await.unwrap();
+            }
+            script.fails.store(true, Ordering::Relaxed);
+            assert!(names.resolve("a").await.is_err());
         });
     }
 
