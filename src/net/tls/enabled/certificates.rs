@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use memchr::memmem;
 use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
@@ -238,8 +239,23 @@ impl Identity {
     ) -> Result<Identity, ConfigError> {
         let validity = check_certificate(&chain)?;
         let provider = Cryptography::default().provider();
-        let key = CertifiedKey::from_der(chain, key, &provider).map_err(key_error)?;
-        Ok(Identity { key: Arc::new(key), validity })
+        let signing_key = provider.key_provider.load_private_key(key).map_err(|_| {
+            ConfigError::Key(
+                "it is damaged, or not of P-256, P-384, Ed25519, or RSA of at least 2,048 bits".into(),
+            )
+        })?;
+        let key = CertifiedKey::new(chain, signing_key);
+        match key.keys_match() {
+            Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
+                Ok(Identity { key: Arc::new(key), validity })
+            }
+            Err(_) if is_of_later(&key) => {
+                let reason =
+                    "it is not the first of its chain: write it before the certificates of authorities";
+                Err(ConfigError::Certificate(reason.into()))
+            }
+            Err(error) => Err(key_error(error)),
+        }
     }
 
     /// Whether this is a clone of `other`. The contents are not compared.
@@ -303,6 +319,12 @@ fn check_certificate(chain: &[CertificateDer<'_>]) -> Result<Validity, ConfigErr
     Validity::from_der(first).ok_or_else(|| ConfigError::Certificate("its dates cannot be read".into()))
 }
 
+/// Whether the key is that of a later certificate in its chain.
+fn is_of_later(key: &CertifiedKey) -> bool {
+    let mut later = key.cert.iter().skip(1);
+    later.any(|one| CertifiedKey::new(vec![one.clone()], key.key.clone()).keys_match().is_ok())
+}
+
 fn key_error(error: rustls::Error) -> ConfigError {
     ConfigError::Key(match error {
         rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
@@ -320,6 +342,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError>
 fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, ConfigError> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         pem::Error::NoItemsFound => ConfigError::NoKey.in_text(pem),
+        _ if memmem::find(pem, b"\nProc-Type: 4,ENCRYPTED").is_some() => ConfigError::encrypted_key(),
         error => error.into(),
     })
 }
@@ -342,6 +365,8 @@ pub(super) struct CertResolver {
 pub(super) struct CertTable {
     /// The identity for peers that name no host, or a host without a certificate.
     default: Identity,
+    /// The keys for such peers: that of the default, and those of others for the same names.
+    default_keys: Vec<Arc<CertifiedKey>>,
     others: Vec<Identity>,
     by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
 }
@@ -392,7 +417,11 @@ impl CertTable {
                 by_name.entry(name).or_default().push(identity.key.clone());
             }
         }
-        CertTable { default, others, by_name }
+        let names = default.names();
+        let same = others.iter().filter(|other| other.names().iter().any(|name| names.contains(name)));
+        let default_keys =
+            std::iter::once(&default).chain(same).map(|identity| identity.key.clone()).collect();
+        CertTable { default, default_keys, others, by_name }
     }
 
     /// Checks that all certificates are valid at this time.
@@ -411,17 +440,18 @@ impl CertTable {
         CertTable::new(self.default.clone(), others.collect())
     }
 
-    /// The first identity for `name` with a key that the peer can use, or else the first for `name`, or else the
-    /// default.
+    /// The first identity for `name` with a key that the peer can use, or else the first for `name`. Without one, the same
+    /// among the defaults.
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Arc<CertifiedKey> {
-        let named = || name.into_iter().flat_map(|name| self.named(name));
-        let usable = named().find(|key| key.key.choose_scheme(schemes).is_some());
-        usable.or_else(|| named().next()).unwrap_or(&self.default.key).clone()
+        let named = Vec::from_iter(name.into_iter().flat_map(|name| self.named(name)));
+        let keys = if named.is_empty() { self.default_keys.iter().collect() } else { named };
+        let usable = keys.iter().find(|key| key.key.choose_scheme(schemes).is_some());
+        Arc::clone(usable.or(keys.first()).copied().unwrap_or(&self.default.key))
     }
 
     /// The identities for exactly this host, and then those with a wildcard for its domain (RFC 9525 §6.3).
     fn named(&self, name: &str) -> impl Iterator<Item = &Arc<CertifiedKey>> {
-        let name = name.to_ascii_lowercase();
+        let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let any = name.split_once('.').and_then(|(_, domain)| self.by_name.get(&format!("*.{domain}")));
         [self.by_name.get(&name), any].into_iter().flatten().flatten()
     }
@@ -429,19 +459,23 @@ impl CertTable {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
+    use rcgen::{
+        CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519,
+        SignatureAlgorithm,
+    };
 
     use super::*;
+
+    fn identity(name: &str, algorithm: &'static SignatureAlgorithm) -> Identity {
+        let key = KeyPair::generate_for(algorithm).unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        Identity::from_pem(params.self_signed(&key).unwrap().pem(), key.serialize_pem()).unwrap()
+    }
 
     /// The certificate for exactly this host comes first, and a wildcard last, which must still be shown to a peer that
     /// can use no other.
     #[test]
     fn a_host_shows_the_first_of_its_identities_that_the_peer_can_use() {
-        let identity = |name: &str, algorithm| {
-            let key = KeyPair::generate_for(algorithm).unwrap();
-            let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-            Identity::from_pem(params.self_signed(&key).unwrap().pem(), key.serialize_pem()).unwrap()
-        };
         let others = vec![
             identity("*.b.example", &PKCS_ECDSA_P384_SHA384),
             identity("a.b.example", &PKCS_ECDSA_P256_SHA256),
@@ -459,6 +493,28 @@ mod tests {
         ] {
             let chosen = table.choose(Some("A.b.example"), schemes);
             assert!(chosen.key.choose_scheme(&[expected]).is_some(), "{schemes:?}");
+        }
+        let dotted = table.choose(Some("a.b.example."), &[second]);
+        assert!(dotted.key.choose_scheme(&[second]).is_some());
+    }
+
+    /// The clients of old cannot name a host, and may know no elliptic curves.
+    #[test]
+    fn a_peer_without_a_name_is_shown_the_first_default_that_it_can_use() {
+        let others = vec![identity("b.test", &PKCS_ED25519), identity("a.test", &PKCS_ECDSA_P384_SHA384)];
+        let table = CertTable::new(identity("a.test", &PKCS_ECDSA_P256_SHA256), others);
+        let (first, second) =
+            (SignatureScheme::ECDSA_NISTP256_SHA256, SignatureScheme::ECDSA_NISTP384_SHA384);
+        for (schemes, expected) in [
+            (&[second, first][..], first),
+            (&[second], second),
+            // That is of another host.
+            (&[SignatureScheme::ED25519], first),
+        ] {
+            for name in [None, Some("c.test")] {
+                let chosen = table.choose(name, schemes);
+                assert!(chosen.key.choose_scheme(&[expected]).is_some(), "{schemes:?} {name:?}");
+            }
         }
     }
 }

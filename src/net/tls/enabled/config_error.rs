@@ -8,9 +8,9 @@ use std::time::SystemTime;
 
 use tokio_rustls::rustls::pki_types::pem;
 
+use crate::descriptors::with_descriptors;
 use crate::error_text::write_error;
 use crate::net::tls::certificate_fault::write_certificate;
-use crate::net::with_descriptors;
 
 /// Why a certificate, a key, roots or a provider cannot be used.
 #[derive(Debug)]
@@ -58,20 +58,17 @@ impl ConfigError {
 
     /// Returns the error of a text without what is expected, by what it has instead.
     pub(super) fn in_text(self, text: &[u8]) -> ConfigError {
-        const DER_SEQUENCE: u8 = 0x30;
         let is_key = matches!(self, ConfigError::NoKey);
         let at_fault = if is_key { ConfigError::Key } else { ConfigError::Certificate };
         let text = match std::str::from_utf8(text) {
             Err(_) if text.first() == Some(&DER_SEQUENCE) => {
-                return ConfigError::Pem("it is DER: see `Identity::from_der`, or convert it".into());
+                return ConfigError::Pem(how_to_convert(text).into());
             }
             text => text.unwrap_or_default(),
         };
         let label = text.split_once("-----BEGIN ").and_then(|(_, rest)| rest.split("-----").next());
         match label {
-            Some("ENCRYPTED PRIVATE KEY") if is_key => {
-                at_fault("it is encrypted: decrypt it, as `openssl pkey` does".into())
-            }
+            Some("ENCRYPTED PRIVATE KEY") if is_key => ConfigError::encrypted_key(),
             None | Some("CERTIFICATE" | "PRIVATE KEY" | "RSA PRIVATE KEY" | "EC PRIVATE KEY") => self,
             Some(label) => {
                 let label: String =
@@ -81,11 +78,30 @@ impl ConfigError {
         }
     }
 
+    /// The error of a private key that only its password opens.
+    pub(super) fn encrypted_key() -> ConfigError {
+        ConfigError::Key("it is encrypted: decrypt it, as `openssl pkey` does".into())
+    }
+
     /// Adds the file whose content is at fault.
     pub(super) fn in_file(self, path: &Path) -> ConfigError {
         ConfigError::Content(path.into(), Box::new(self))
     }
 }
+
+/// Says how PEM is made of what is none.
+fn how_to_convert(der: &[u8]) -> &'static str {
+    match der.get(4..8) {
+        Some(PKCS12_VERSION) => "it is PKCS #12: convert it, as `openssl pkcs12 -nodes` does",
+        _ => "it is DER: convert it, as `openssl x509` and `openssl pkey` do",
+    }
+}
+
+/// The first octet of a sequence, as certificates and keys are (X.690 §8.9).
+const DER_SEQUENCE: u8 = 0x30;
+
+/// The version in a PKCS #12, with the beginning of the sequence behind it (RFC 7292 §4).
+const PKCS12_VERSION: &[u8] = &[0x02, 0x01, 0x03, DER_SEQUENCE];
 
 impl From<pem::Error> for ConfigError {
     /// The text itself is never part of the error, since it may be a key.

@@ -84,7 +84,7 @@ impl Session {
             key_exchange: group.and_then(|group| group.as_str()),
             alpn: common.alpn_protocol().map(<[u8]>::to_vec),
             resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
-            server_name: server_name.map(str::to_owned),
+            server_name: server_name.map(|name| name.strip_suffix('.').unwrap_or(name).to_owned()),
             certificates: certificates.iter().map(|certificate| certificate.to_vec()).collect(),
         }
     }

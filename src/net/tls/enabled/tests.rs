@@ -408,12 +408,17 @@ fn an_invalid_identity_is_refused() {
     let both = format!("{}{}", one.key, one.chain);
     // A key on one line, as many keep it in a variable. The error must not contain the key.
     let line: String = one.key.lines().collect();
+    let first_last = format!("{}{}", other.chain, one.chain);
+    let old_way = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAA==\n\
+                   -----END EC PRIVATE KEY-----\n";
     for (chain, key, expected) in [
         (&one.chain, &line, "Err(Pem(\"a section does not end with a line of its own\"))"),
         (&one.chain, &line[..100].into(), "Err(Pem(\"a section does not begin with a line of its own\"))"),
         (&one.chain, &one.key, "Ok"),
         (&both, &both, "Ok"),
         (&one.chain, &other.key, "Err(Key(\"it belongs to another certificate\"))"),
+        (&first_last, &one.key, "Err(Certificate(\"it is not the first of its chain"),
+        (&one.chain, &old_way.to_owned(), "Err(Key(\"it is encrypted: decrypt"),
         (&one.key, &one.key, "Err(NoCertificate)"),
         (&one.chain, &one.chain, "Err(NoKey)"),
         (&String::new(), &one.key, "Err(NoCertificate)"),
@@ -438,12 +443,16 @@ fn an_invalid_identity_is_refused() {
         let made = format!("{:?}", Identity::from_pem(chain, key));
         assert!(made.starts_with(expected), "{made} for {expected}");
     }
-    let der = [0x30, 0x82, 0xff];
-    for error in [Identity::from_pem(der, der).unwrap_err(), Roots::from_pem(der).unwrap_err()] {
-        assert!(
-            matches!(&error, ConfigError::Pem(why) if why.to_string().starts_with("it is DER")),
-            "{error:?}"
-        );
+    for (der, kind) in [
+        (&[0x30, 0x82, 0xff][..], "it is DER: "),
+        (&[0x30, 0x82, 0x04, 0xff, 0x02, 0x01, 0x03, 0x30, 0x82], "it is PKCS #12: "),
+    ] {
+        for error in [Identity::from_pem(der, der).unwrap_err(), Roots::from_pem(der).unwrap_err()] {
+            assert!(
+                matches!(&error, ConfigError::Pem(why) if why.to_string().starts_with(kind)),
+                "{error:?} for {kind}"
+            );
+        }
     }
     let missing = Identity::from_files("/no/such/file", "/no/such/file").unwrap_err();
     assert!(matches!(&missing, ConfigError::File(..)) && missing.to_string().contains("/no/such/file"));
