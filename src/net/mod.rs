@@ -31,7 +31,6 @@ pub(crate) mod proxy_header;
 mod uri_host;
 
 mod delegate;
-mod idle_owner;
 mod socket;
 mod stream;
 
@@ -64,9 +63,6 @@ pub(crate) use dial::{
 };
 pub use dial::{Dialer, Resolver, SrvRecord, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
-pub(crate) use idle_owner::{
-    CLOSED, CLOSING_TIME, IdleOwner, RETRIES_MAX, close_idle, register_idle_owner, with_descriptors,
-};
 pub(crate) use io_state::{IoState, Life, Traffic, TrafficTotals, WakerSet};
 #[cfg(unix)]
 pub(crate) use listen::ListenFn;
@@ -78,7 +74,7 @@ pub(crate) use memory_listener::MemoryAcceptor;
 pub use memory_listener::{MemoryConnector, MemoryListener, MemoryStream};
 #[cfg(feature = "proxy-protocol")]
 pub(crate) use proxy_header::ProxyHeader;
-pub(crate) use socket::{Keepalive, is_out_of_descriptors};
+pub(crate) use socket::Keepalive;
 pub(crate) use stream::{AnyStream, Stream};
 pub(crate) use timer::{ConnEntry, ConnTable, TICK, Ticker, Timer, TimerSlot, TokioTimer, millis};
 pub(crate) use tls::{HostName, TlsConnector};

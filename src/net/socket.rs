@@ -1,11 +1,9 @@
-//! System calls on sockets: [`Keepalive`] probes (RFC 9293 §3.8.4), sendfile, and the want of descriptors.
+//! System calls on sockets: [`Keepalive`] probes (RFC 9293 §3.8.4), and sendfile.
 
-use std::error::Error;
 use std::io;
-use std::iter;
 use std::time::Duration;
 
-use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{SockRef, TcpKeepalive};
 
 pub(super) use self::imp::{SENDS_FILES, send};
 
@@ -23,27 +21,6 @@ impl Keepalive {
         socket.set_tcp_keepalive(&again_every(self.0, TcpKeepalive::new().with_time(self.0)))
     }
 }
-
-/// Whether `error` is, or was caused by, too many open files of the process or of the system.
-pub(crate) fn is_out_of_descriptors(error: &(dyn Error + 'static)) -> bool {
-    let is_one = |error: &io::Error| matches!(error.raw_os_error(), Some(ENFILE | EMFILE));
-    let mut chain = iter::successors(Some(error), |&error| error.source());
-    cfg!(unix) && chain.any(|error| error.downcast_ref().is_some_and(is_one))
-}
-
-/// The same on all Unix systems.
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
-
-/// The error of a call that needs some descriptors, if there are too few: for calls that hide it.
-pub(super) fn want_of_descriptors() -> Option<io::Error> {
-    let sockets = (0..NEEDED).map(|_| Socket::new(Domain::IPV4, Type::DGRAM, None));
-    let opened: io::Result<Vec<Socket>> = sockets.collect();
-    opened.err().filter(|error| is_out_of_descriptors(error))
-}
-
-/// `getaddrinfo` has a file or two sockets open at once.
-const NEEDED: usize = 3;
 
 /// Systems accept whole seconds, and Linux no more than this.
 const LEAST: Duration = Duration::from_secs(1);

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::descriptors::is_out_of_descriptors;
 use crate::error_text::write_error;
-use crate::net::is_out_of_descriptors;
 
 /// Tries one address after the other until one succeeds, and drops the attempts that are still running.
 ///
