@@ -23,6 +23,7 @@ use crate::net::memory_listener::MemoryListener;
 /// assert_eq!(Address::from("localhost:80").to_string(), "localhost:80"); // resolved when bound
 /// assert_eq!(Address::from(("localhost", 80)).to_string(), "localhost:80");
 /// assert_eq!(Address::from(":8080").to_string(), "[::]:8080"); // every address, IPv4 too
+/// assert_eq!(Address::from("*:8080").to_string(), "[::]:8080");
 /// assert_eq!(Address::from(8080).to_string(), "[::]:8080");
 /// assert_eq!(Address::from("unix:/run/app.sock").to_string(), "unix:/run/app.sock");
 /// ```
@@ -79,7 +80,7 @@ impl From<&str> for Address {
         if let Ok(address) = text.parse() {
             return Address::Tcp(address);
         }
-        match text.strip_prefix(':').map(str::parse::<u16>) {
+        match text.strip_prefix('*').unwrap_or(text).strip_prefix(':').map(str::parse::<u16>) {
             Some(Ok(port)) => port.into(),
             _ => Address::Host(text.into()),
         }

@@ -14,19 +14,22 @@ use std::os::android::net::SocketAddrExt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 #[cfg(target_os = "linux")]
 use std::os::linux::net::SocketAddrExt;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::os::unix::net::SocketAddr as UnixAddr;
 #[cfg(unix)]
 use std::os::unix::net::UnixListener;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::path::Path;
 #[cfg(unix)]
 use std::sync::Arc;
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 #[cfg(unix)]
 use super::socket_file::{FileOwnership, SocketFile};
 use super::socket_options::SocketOptions;
+use crate::descriptors::with_descriptors;
 use crate::net::{Address, Keepalive, MemoryListener};
 
 /// Whether the kernel spreads connections over several listeners on one port.
@@ -222,7 +225,10 @@ fn bind_host(name: &str, options: &ListenOptions) -> io::Result<Vec<BoundSocket>
     if !name.contains(':') || name.ends_with(']') || name.parse::<Ipv6Addr>().is_ok() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the port is missing"));
     }
-    let addresses: BTreeSet<SocketAddr> = name.to_socket_addrs()?.collect();
+    let addresses: BTreeSet<SocketAddr> = match with_zone(name) {
+        Some(host_and_port) => host_and_port.to_socket_addrs()?.collect(),
+        None => name.to_socket_addrs()?.collect(),
+    };
     let mut bound: Vec<BoundSocket> = Vec::new();
     let mut absent = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for mut address in addresses {
@@ -237,6 +243,12 @@ fn bind_host(name: &str, options: &ListenOptions) -> io::Result<Vec<BoundSocket>
     }
     debug_assert!(bound.iter().all(|listener| listener.local_addr().is_some()), "only TCP has names");
     if bound.is_empty() { Err(absent) } else { Ok(bound) }
+}
+
+/// The parts of `[fe80::1%eth0]:80`, whose zone only the system can read (RFC 4007 §11).
+fn with_zone(name: &str) -> Option<(&str, u16)> {
+    let (address, port) = name.strip_prefix('[')?.split_once("]:")?;
+    Some((address, port.parse().ok()?)).filter(|_| address.contains('%'))
 }
 
 /// Binds one address. Where there is no IPv6, the wildcard `[::]` becomes `0.0.0.0`.
@@ -303,7 +315,8 @@ fn start_listening(socket: SockRef<'_>, options: &ListenOptions) -> io::Result<(
 /// Makes a socket that is bound to `address`. It listens, unless another server may share the port: see
 /// [`BoundSocket::bind`].
 fn bind_socket(address: SocketAddr, options: &ListenOptions, port_use: PortUse) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let new = || Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP));
+    let socket = with_descriptors(new)?;
     socket.set_nonblocking(true)?;
     set_options(&SockRef::from(&socket), options)?;
     if is_unspecified_ipv6(&address) {
@@ -374,13 +387,13 @@ const EAFNOSUPPORT: i32 = match () {
 /// Keeps a port from servers that would share it, until it is dropped.
 ///
 /// The listeners of a server's cores share a port by `SO_REUSEPORT`. The kernel then admits any socket of the same user
-/// that has this option, and does not report whose sockets are bound. So a server that shares nothing also binds
+/// that has this option, and does not report whose sockets are bound. So a server that shares nothing also listens at
 /// abstract Unix sockets, named after its address and its port. Such names belong to one network namespace, as a port
-/// does, and are free again when the process ends.
+/// does, and are free again when the process ends. Anybody may take them, so those of other users do not count.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[derive(Debug)]
 pub(crate) struct PortClaim(
-    #[expect(dead_code, reason = "the names are taken while this exists")] [Option<UnixDatagram>; 2],
+    #[expect(dead_code, reason = "the names are taken while this exists")] [Option<UnixListener>; 2],
 );
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -388,23 +401,38 @@ impl PortClaim {
     /// Claims the port of `address`. A name that cannot be bound is left out, as in a process that may open no Unix
     /// socket, or if another server on another address has the name of the port: the port is bound all the same.
     fn new(address: SocketAddr) -> Option<Self> {
-        let claim = |holder| UnixDatagram::bind_addr(&name(holder).ok()?).ok();
+        let claim = |holder| UnixListener::bind_addr(&UnixAddr::from_abstract_name(name(holder)).ok()?).ok();
         Some(Self([claim(canonical(address).to_string()), claim(address.port().to_string())]))
     }
 
-    /// Whether a server has claimed the port of `address`, at this address or at one that overlaps it, as all addresses
-    /// overlap the unspecified ones.
+    /// Whether a server of this user has claimed the port of `address`, at this address or at one that overlaps it, as all
+    /// addresses overlap the unspecified ones.
     fn exists(address: SocketAddr) -> bool {
         let port = address.port();
         let address = canonical(address);
-        let is_claimed = |holder| UnixDatagram::unbound()?.connect_addr(&name(holder)?);
+        let is_claimed = |holder| has_own_listener(&name(holder)).unwrap_or(false);
         if address.ip().is_unspecified() {
-            return is_claimed(port.to_string()).is_ok();
+            return is_claimed(port.to_string());
         }
         let every: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
         let overlapping = every.map(|ip| SocketAddr::new(ip, port)).into_iter().chain([address]);
-        overlapping.map(|address| is_claimed(address.to_string())).any(|claimed| claimed.is_ok())
+        overlapping.map(|address| address.to_string()).any(is_claimed)
     }
+}
+
+/// Whether a process of this user listens at an abstract name. Nothing is sent.
+///
+/// # Errors
+///
+/// Fails if nobody listens there, or if the listener has many connections that it has not accepted. Claims accept none, and
+/// have room for some thousand looks.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn has_own_listener(name: &str) -> io::Result<bool> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    let holder = rustix::net::sockopt::socket_peercred(&socket)?.uid;
+    Ok(holder == rustix::process::geteuid())
 }
 
 /// Maps `::ffff:a.b.c.d` to `a.b.c.d`.
@@ -414,8 +442,8 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn name(holder: String) -> io::Result<UnixAddr> {
-    UnixAddr::from_abstract_name(format!("corehttp/{holder}"))
+fn name(holder: String) -> String {
+    format!("corehttp/{holder}")
 }
 
 /// Where no port is shared, there is no claim.

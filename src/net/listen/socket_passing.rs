@@ -213,7 +213,10 @@ fn receive(mut from: &StdStream) -> io::Result<(String, OwnedFd)> {
         RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
         _ => None,
     });
-    let (Some(socket), 2) = (socket, received.bytes) else { return Err(io::ErrorKind::InvalidData.into()) };
+    let (Some(socket), 2) = (socket, received.bytes) else {
+        let reason = "a socket of the predecessor did not arrive; this process may have too few descriptors";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    };
     let mut address = vec![0; u16::from_be_bytes(len).into()];
     from.read_exact(&mut address)?;
     let address = String::from_utf8(address).map_err(|_| io::ErrorKind::InvalidData)?;
