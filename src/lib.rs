@@ -131,6 +131,7 @@
 
 // In the order of their floors, from the lowest up: see ARCHITECTURE.md.
 
+mod descriptors;
 mod error_text;
 mod lines;
 mod memory;

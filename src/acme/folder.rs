@@ -10,8 +10,8 @@ use std::time::SystemTime;
 
 use super::error::AcmeError;
 use super::settings::Settings;
+use crate::descriptors::with_descriptors;
 use crate::memory::{lock, stable_hash};
-use crate::net::with_descriptors;
 
 /// The files of one account and one certificate.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use super::path::{Links, RelativePath};
 use super::root::if_there;
 use super::snapshot::{Etag, ReadOptions, Snapshot};
 use super::source::{FileMetadata, FileSource, SourceEntry};
+use crate::descriptors::with_descriptors;
 use crate::message::Body;
-use crate::net::with_descriptors;
 use crate::runtime::{BlockingLimit, spawn_blocking};
 
 /// A directory of the disk as a source, to lie under or over another one. [`Files::new`](crate::fs::Files::new) serves

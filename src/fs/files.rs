@@ -16,9 +16,9 @@ use super::response;
 use super::root::Root;
 use super::snapshot::Etag;
 use super::source::FileSource;
+use crate::descriptors::with_descriptors;
 use crate::message::text::percent;
 use crate::message::{Headers, HostMap, MessageError, Method, OctetSet, Request, Status};
-use crate::net::with_descriptors;
 use crate::runtime::{BlockingLimit, boxed, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 

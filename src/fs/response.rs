@@ -10,11 +10,12 @@ use super::content_type::{Charset, content_type, media_type};
 use super::lookup::open_error;
 use super::resource::{Description, Representation, Resource};
 use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot};
+use crate::descriptors::with_descriptors;
 use crate::message::{
     Body, BodyChain, ChainLink, FieldName, Headers, Method, PreconditionResult, RangeSelection, Request,
     Response, Status, Validators, evaluate_preconditions, may_send_range, multipart,
 };
-use crate::net::{FileReader, with_descriptors};
+use crate::net::FileReader;
 use crate::runtime::{random_token, spawn_blocking};
 use crate::server::{Context, Result};
 

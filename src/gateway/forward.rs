@@ -161,8 +161,8 @@ impl Context {
     /// of the server behind. A small content of the response behind that comes soon is discarded. Then the connection can be
     /// used again.
     ///
-    /// So the server behind may decide, and leave the work to this one. The module `fs` shows it for [files that another server
-    /// names](crate::fs#files-that-another-server-names), like nginx's `x-accel-redirect`.
+    /// So the server behind may decide, and leave the work to this one. The module `fs` shows it for files that another server names,
+    /// like nginx's `x-accel-redirect`.
     ///
     /// `choose` may change a response that passes. It does not see interim responses and trailers. They pass unchanged, but
     /// without an `x-accel-redirect`, because no client is to learn the path in it. Of the request's body, nothing may be left

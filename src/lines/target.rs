@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::net::with_descriptors;
+use crate::descriptors::with_descriptors;
 
 /// The place where lines are written.
 pub(crate) struct LineTarget {

@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncWriteExt, BufWriter, ReadBuf};
 
 use super::error::MultipartError;
 use super::parser::Parser;
+use crate::descriptors::with_descriptors;
 use crate::message::{Headers, is_file_name};
-use crate::net::with_descriptors;
 use crate::runtime::{own_wait, random_token, spawn_blocking};
 use crate::wire::WireDetail;
 

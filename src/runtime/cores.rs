@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::future::pending;
 use std::io;
 use std::num::NonZero;
-use std::panic::{UnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,6 +19,7 @@ use tokio::task;
 pub(crate) use tokio::task::yield_now;
 
 use super::own_wait::OwnWaits;
+use crate::descriptors::{want_of_descriptors, with_descriptors};
 
 /// Whether a thread stays on one core of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -243,10 +244,15 @@ impl RuntimeThread {
 /// How long work on other threads may take when the future that began it has ended: enough for a last write.
 const BLOCKING_LEFT: Duration = Duration::from_millis(100);
 
-fn build_runtime<R>(build: impl FnOnce(&mut Builder) -> io::Result<R> + UnwindSafe) -> io::Result<R> {
-    // tokio panics if there are no descriptors for its signals.
-    catch_unwind(|| build(Builder::new_current_thread().enable_all()))
-        .unwrap_or_else(|_| Err(io::Error::other("no runtime can be built, perhaps for lack of descriptors")))
+fn build_runtime<R>(build: impl Fn(&mut Builder) -> io::Result<R> + RefUnwindSafe) -> io::Result<R> {
+    with_descriptors(|| {
+        // tokio panics if there are no descriptors for its signals.
+        let built = catch_unwind(|| build(Builder::new_current_thread().enable_all()));
+        built.unwrap_or_else(|_| {
+            let unknown = || io::Error::other("no runtime can be built, perhaps for lack of descriptors");
+            Err(want_of_descriptors().unwrap_or_else(unknown))
+        })
+    })
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::client::error::{ClientError, ClientPhase};
 use crate::client::host::Host;
 use crate::client::retry::random_share;
+use crate::descriptors;
 use crate::message::{MessageError, Request, Response, Status, TargetError, TargetForm};
-use crate::net;
 
 /// How a [`Balancer`](super::Balancer) checks its hosts.
 ///
@@ -187,7 +187,7 @@ impl CheckFailure {
     fn from_error(error: &ClientError) -> Option<CheckFailure> {
         match error.phase() {
             ClientPhase::Queue => None,
-            _ if net::is_out_of_descriptors(error) => None,
+            _ if descriptors::is_out_of_descriptors(error) => None,
             phase => Some(CheckFailure::Exchange(phase)),
         }
     }

@@ -14,10 +14,10 @@ use crate::client::call::BalancedOutcome;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::retry::{Latencies, NextHost, Outcome, Retry, Tries};
 use crate::client::send::RequestSender;
+use crate::descriptors;
 use crate::exchange::ExchangeError;
 use crate::memory::lock;
 use crate::message::{Request, TargetForm};
-use crate::net;
 use crate::runtime::{self, Instant, later};
 
 /// The state that the clones of a balancer share.
@@ -312,7 +312,7 @@ pub(super) fn is_of_host(error: &ClientError) -> bool {
         ClientPhase::Receive => error.exceeds_callers_bound(),
         _ => false,
     };
-    !is_bound && !is_callers_fault(error) && !net::is_out_of_descriptors(error)
+    !is_bound && !is_callers_fault(error) && !descriptors::is_out_of_descriptors(error)
 }
 
 /// Whether an error is the caller's fault and not the host's.

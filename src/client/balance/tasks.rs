@@ -12,6 +12,7 @@ use super::host_list::{BalancedName, HostList};
 use super::member::Member;
 use super::service::FoundHost;
 use crate::client::host::Host;
+use crate::descriptors::is_out_of_descriptors;
 use crate::message::Response;
 use crate::runtime::{self, Handle, Instant, sleep, sleep_until, timeout_at};
 
@@ -104,6 +105,8 @@ fn apply(
             hosts.set_found(name, found, health);
             (ttl.max(PAUSE_MIN), None)
         }
+        // The name has not failed.
+        Err(error) if is_out_of_descriptors(&error) => (PAUSE_WITHOUT_DESCRIPTORS, Some(error)),
         Err(error) => (PAUSE_AFTER_FAILURE, Some(error)),
     };
     if name.note_look_up(failure) {
@@ -117,3 +120,6 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// The time until a name is looked up again that could not be resolved.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// The same for lack of descriptors.
+const PAUSE_WITHOUT_DESCRIPTORS: Duration = Duration::from_millis(100);

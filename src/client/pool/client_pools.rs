@@ -13,9 +13,9 @@ use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::{ClientCounts, HostRegistry, OpenConns};
 use crate::client::route::{Origin, Proxy, ProxyError, origin};
 use crate::client::settings::ClientSettings;
+use crate::descriptors::{IdleOwner, register_idle_owner};
 use crate::memory::{lock, read_lock, write_lock};
 use crate::message::{Scheme, Target};
-use crate::net::{IdleOwner, register_idle_owner};
 use crate::runtime::{self, Handle, Id};
 
 /// The pools of a client, in all runtimes.

@@ -13,9 +13,10 @@ use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::ExchangeEnd;
 use crate::client::route::TlsHandshake;
 use crate::client::settings::RequestTimeouts;
+use crate::descriptors;
 use crate::memory::lock;
 use crate::message::Timings;
-use crate::net::{self, AllowedAddresses, Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer};
+use crate::net::{AllowedAddresses, Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer};
 use crate::runtime::{self, Handle, Instant, boxed, timeout, timeout_at};
 
 /// Waits for the connection of a request that found none idle. Either one comes back meanwhile, or a new one is opened,
@@ -362,10 +363,10 @@ async fn connect_for_descriptors(
     connector: &HostConnector,
     timeouts: &RequestTimeouts,
 ) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
-    for _ in 0..net::RETRIES_MAX {
+    for _ in 0..descriptors::RETRIES_MAX {
         match connect(pool, connector, timeouts).await {
-            Err(error) if net::is_out_of_descriptors(&error) && net::close_idle(net::CLOSED) => {
-                runtime::sleep(net::CLOSING_TIME).await;
+            Err(error) if descriptors::makes_room_after(&error) => {
+                runtime::sleep(descriptors::CLOSING_TIME).await;
             }
             opened => return opened,
         }

@@ -8,10 +8,10 @@ use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use super::system;
+use crate::descriptors::{is_out_of_descriptors, with_descriptors};
 use crate::fs::listing::DirEntry;
 use crate::fs::path::{Links, join};
 use crate::memory::{read_lock, write_lock};
-use crate::net::{is_out_of_descriptors, with_descriptors};
 
 /// A directory whose files are served.
 #[derive(Debug)]

@@ -152,6 +152,7 @@ mod tests {
 
     use super::*;
     use crate::server::IntoHandler;
+    use crate::wire::Limits;
 
     /// A request touches the memory of its core alone, which no other thread can reach: a type that is `Send` has two
     /// constants of this name, and the test does not compile.
@@ -181,7 +182,8 @@ mod tests {
         context.request.body.set_bytes(vec![0; 1 << 20]);
         per_core.give_context(context);
         per_core.trim_at.set(per_core.core.clock.now());
-        timeout(Duration::from_secs(1), per_core.maintain(Ticker::default())).await.unwrap_err();
+        let limiter = ConnectionLimiter::new(Arc::default(), Arc::default(), &Limits::default());
+        timeout(Duration::from_secs(1), per_core.maintain(Ticker::default(), &limiter)).await.unwrap_err();
         let [contexts, ..] = per_core.core.counters.pools.counts();
         assert_eq!((contexts.created, contexts.reused, contexts.kept), (1, 0, 1));
         assert!((1 << 10..1 << 17).contains(&contexts.bytes), "{contexts:?}");

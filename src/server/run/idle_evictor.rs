@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
-use crate::net::{IdleOwner, close_idle, is_out_of_descriptors, register_idle_owner};
+use crate::descriptors::{IdleOwner, close_idle, is_out_of_descriptors, register_idle_owner};
 use crate::runtime;
 use crate::server::core_state::CoreState;
 use crate::server::counts::CoreCounterSet;
