@@ -71,6 +71,13 @@ impl MessageHead for Request {
         parse::request(input, limits, self)
     }
 
+    fn parse_error(error: WireError, text: &[u8], limits: &Limits) -> ExchangeError {
+        match parse::is_proxy_header(text) {
+            true => ExchangeError::Wire(WireError::ProxyHeader, None),
+            false => ExchangeError::with_detail(error, text, limits),
+        }
+    }
+
     fn parse_front(&mut self, input: &[u8], limits: &Limits) {
         parse::request_front(input, limits, self);
     }

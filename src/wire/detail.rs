@@ -63,6 +63,7 @@ impl WireDetail {
             E::RequestLine
             | E::StatusLine
             | E::TlsRecord
+            | E::ProxyHeader
             | E::MethodTooLong
             | E::Target
             | E::Version

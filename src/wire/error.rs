@@ -16,6 +16,8 @@ pub enum WireError {
     /// The peer began with a TLS record instead of HTTP in the clear (RFC 8446 §5.1). A client wanted `https`, or the
     /// port of a server speaks it.
     TlsRecord,
+    /// The peer began with a header of the PROXY protocol, and is none of the sources that `Server::proxy_protocol` names.
+    ProxyHeader,
     /// The request line is longer than its limit.
     RequestLineTooLong,
     /// The method is longer than any registered one.
@@ -87,6 +89,7 @@ impl WireError {
             E::RequestLine
             | E::StatusLine
             | E::TlsRecord
+            | E::ProxyHeader
             | E::Target
             | E::Version
             | E::EmptyLines
@@ -114,6 +117,9 @@ impl fmt::Display for WireError {
             E::RequestLine => "the request line is malformed",
             E::StatusLine => "the status line is malformed",
             E::TlsRecord => "the peer speaks TLS, as for `https`, where plain HTTP was expected",
+            E::ProxyHeader => {
+                "the peer begins with a PROXY header, which no `Server::proxy_protocol` expects of it"
+            }
             E::RequestLineTooLong => "the request line is too long",
             E::MethodTooLong => "the method is too long",
             E::Target => "the request target is malformed",

@@ -14,5 +14,5 @@ pub(crate) use end_search::EndSearch;
 pub(super) use fields::is_forbidden_in_trailers;
 pub(crate) use fields::{ForbiddenTrailers, mended_trailers, trailers};
 pub(crate) use leniency::Leniency;
-pub(crate) use request::{begins_with, check_fields, refused_line, request, request_front};
+pub(crate) use request::{begins_with, check_fields, is_proxy_header, refused_line, request, request_front};
 pub(crate) use response::{ResponseHead, mended_response, response};

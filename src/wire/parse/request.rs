@@ -49,6 +49,12 @@ pub(crate) fn request_front(input: &[u8], limits: &Limits, request: &mut Request
     let _ = take_head(&[lines, b"\r\n"].concat(), &limits, request);
 }
 
+/// Whether `input`, which is no request, begins with a header of the PROXY protocol, of either version.
+#[cold]
+pub(crate) fn is_proxy_header(input: &[u8]) -> bool {
+    input.starts_with(b"PROXY ") || input.starts_with(b"\r\n\r\n\0\r\nQUIT\n")
+}
+
 /// Whether `input` begins with this method, perhaps after empty lines, and a space.
 pub(crate) fn begins_with(method: Method, input: &[u8]) -> bool {
     let line = without_empty_lines(input);

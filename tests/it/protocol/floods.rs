@@ -258,7 +258,10 @@ mod proxy_protocol {
     fn a_flood_of_headers_from_elsewhere_is_reported_once_a_second() {
         let header = ProxyHeader::new((FAR, 4711).into(), ([10, 0, 0, 1], 443).into()).to_bytes_v1();
         let wire = [&header[..], LAST.as_bytes()].concat();
-        check_header(Fault { from: FAR, ..fault(wire) }, "the version is malformed");
+        check_header(
+            Fault { from: FAR, ..fault(wire) },
+            "the peer begins with a PROXY header, which no `Server::proxy_protocol` expects of it",
+        );
     }
 
     /// The peer is then no source, and served as such.

@@ -71,6 +71,21 @@ fn the_address_in_the_header_takes_the_place_of_the_sockets() {
 }
 
 /// The source of the header is the peer, whoever has sent the header: its fields are believed if it is a proxy's.
+/// The report says what a load balancer sends that was set up before its server.
+#[test]
+fn a_header_that_nobody_reads_is_named() {
+    let header = header([192, 0, 2, 1]);
+    for header in [header.to_bytes_v1(), header.to_bytes_v2(), b"PROXY UNKNOWN\r\n".to_vec()] {
+        let reports = ErrorReports::default();
+        let served = Served::with(|server| reports.attach(server), tell);
+        let mut peer = served.connect();
+        peer.send([&header[..], GET.as_bytes()].concat());
+        assert_eq!(status(&peer.receive_all()), 400);
+        let cause = "the peer begins with a PROXY header, which no `Server::proxy_protocol` expects of it";
+        assert_eq!(reports.take(), [(400, cause.to_owned())]);
+    }
+}
+
 #[test]
 fn the_address_in_the_header_is_looked_for_among_the_trusted_proxies() {
     for (networks, source, client) in [
