@@ -191,7 +191,8 @@ impl Client {
     /// - Its body can be sent again.
     /// - Sending it twice does no harm (RFC 9110 §9.2.2).
     ///
-    /// A [`Retry`] sends it again after other failures, too.
+    /// Another idle connection takes its place if the new one fails to open, or takes 250 ms to. A [`Retry`] sends it again
+    /// after other failures, too.
     ///
     /// # Errors
     ///

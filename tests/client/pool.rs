@@ -19,7 +19,7 @@ use corehttp::{Client, ClientBuilder, ClientError, Method, Request, Response};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::support::{
     OK, OnRead, Peer, Received, Rigged, Scripted, Stage, ask, cancelled_after, eventually, get, post, settle,
@@ -46,6 +46,47 @@ async fn one_connection_serves_one_exchange_after_another() {
     }
     assert_eq!((server.connections(), client.idle_connections(), client.busy_connections()), (1, 1, 0));
     assert!(response.timings().reused);
+}
+
+/// Two connections, after which each dial takes so long and fails. The first server leaves at its second request.
+struct TwoConnections(Duration, AtomicUsize);
+
+impl Dialer for TwoConnections {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, _host: &str, _port: u16) -> io::Result<DuplexStream> {
+        let number = self.1.fetch_add(1, Relaxed) as u64;
+        if number > 1 {
+            sleep(self.0).await;
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let (near, far) = duplex(1 << 10);
+        tokio::spawn(async move {
+            let mut peer = Peer::new(far, Received::default());
+            for request in 0.. {
+                if peer.request().await?.is_none() || (number, request) == (0, 1) {
+                    break;
+                }
+                // The first connection is the last to be used.
+                sleep(Duration::from_secs(2 - number)).await;
+                peer.send(OK).await?;
+            }
+            io::Result::Ok(())
+        });
+        Ok(near)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_connection_is_replaced_by_an_idle_one_if_no_other_can_be_opened() {
+    for fails_after in [Duration::ZERO, Duration::from_secs(100)] {
+        let client = Client::builder().dialer(TwoConnections(fails_after, AtomicUsize::new(0))).build();
+        let (one, two) = tokio::join!(client.get("http://a/"), client.get("http://a/"));
+        assert!(one.is_ok() && two.is_ok() && client.idle_connections() == 2);
+        let began = Instant::now();
+        assert_eq!(client.get("http://a/").await.unwrap().text().unwrap(), "ok");
+        assert!(began.elapsed() < Duration::from_millis(1300), "{:?}", began.elapsed());
+    }
 }
 
 /// A runtime whose thread is busy has not noticed the end, and a POST cannot be sent again.

@@ -164,7 +164,8 @@ impl Balancer {
     /// Sends `request` to one of the hosts, and hands the connection over if the host agrees to the upgrade, like
     /// [`Client::upgrade`](crate::Client::upgrade).
     ///
-    /// The request counts as pending until the [`ClientUpgraded`] is dropped.
+    /// The request counts as pending until the [`ClientUpgraded`] is dropped. A host that refuses an upgrade has answered. With
+    /// [`healthy_if`](super::BalancerBuilder::healthy_if), another status than 101 is a failure.
     ///
     /// # Errors
     ///

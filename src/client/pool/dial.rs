@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::dial_permits::DialPermit;
-use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnWait};
+use super::pool::{CheckoutMiss, LONG_DIAL, Pool, PoolPermit, ReturnWait};
 use super::pooled_conn::PooledConn;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::ExchangeEnd;
@@ -37,14 +37,28 @@ pub(in crate::client) async fn wait_for_conn(
     boxed(|| dial_or_take_returned(permit, queued, timeouts)).await
 }
 
-/// Opens a connection in place of a stale one, for the same request, with its permit.
+/// Opens a connection in place of a stale one, for the same request, with its permit. If the dial fails or takes long, another
+/// idle connection takes its place.
 pub(in crate::client) async fn replace_stale(
     mut stale: PooledConn,
     timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
     stale.exchange.progress.end = Some(ExchangeEnd::Retried);
     stale.close();
-    dial_with_permit(stale.permit, stale.exchange.progress.timings.queue, timeouts).await
+    let queued = stale.exchange.progress.timings.queue;
+    let pool = stale.permit.pool.clone();
+    let mut dialed = pin!(dial_with_permit(stale.permit, queued, timeouts));
+    let early = match timeout(LONG_DIAL, dialed.as_mut()).await {
+        Ok(Ok(pooled)) => return Ok(pooled),
+        early => early,
+    };
+    match pool.try_acquire().map(|permit| PooledConn::from_idle(permit, queued, runtime::now())) {
+        Ok(Ok(other)) if !timeouts.is_over() => Ok(other),
+        _ => match early {
+            Ok(failed) => failed,
+            Err(_) => dialed.await,
+        },
+    }
 }
 
 /// Opens a connection for a request that must have a new one.
