@@ -137,7 +137,7 @@ impl<L: Locality> Conn<L> {
     /// Ready once the peer has ended. Bytes that it sends before that are left to the next read.
     pub(crate) fn poll_peer_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
         self.share_wakers(cx.waker());
-        self.io_state().note_end_waker(cx.waker());
+        self.io_state().wakers.note_end(cx.waker());
         self.transport.poll_end(cx)
     }
 
@@ -395,11 +395,11 @@ impl<L: Locality> Conn<L> {
     #[inline]
     fn share_wakers(&mut self, waker: &Waker) {
         if let Some(io_state) = &mut self.io_state
-            && io_state.is_shared
-            && io_state.wakers.is_none()
-            && let Some(other) = self.timer.other_waker(waker).or_else(|| io_state.other_end_waker(waker))
+            && io_state.wakers.is_shared
+            && io_state.wakers.all.is_none()
+            && let Some(other) = self.timer.other_waker(waker).or_else(|| io_state.wakers.other_end(waker))
         {
-            io_state.wakers = Some(Arc::default());
+            io_state.wakers.all = Some(Arc::default());
             other.wake();
             waker.wake_by_ref();
         }
@@ -481,13 +481,13 @@ impl Conn {
     /// From here on several tasks may wait; before, a new waker replaced the old.
     #[inline]
     pub(crate) fn share(&mut self) {
-        self.io_state().is_shared = true;
+        self.io_state().wakers.is_shared = true;
     }
 
     /// The waker that wakes all tasks that wait for the connection, if there are several, and `waker` is of one of them.
     #[inline]
     pub(crate) fn shared_waker(&self, waker: &Waker) -> Option<Waker> {
-        self.io_state.as_ref()?.wakers.as_ref()?.register(waker)
+        self.io_state.as_ref()?.wakers.all.as_ref()?.register(waker)
     }
 
     /// Whether each response is the last one of its connection, because a stop has been ordered.

@@ -1,5 +1,5 @@
 //! [`IoState`]: the state that a connection needs only while it is busy: its write buffer, counts of bytes, the
-//! progress of its writes ([`WriteProgress`]), and the wakers of its tasks ([`WakerSet`]).
+//! progress of its writes ([`WriteProgress`]), and the wakers of its tasks ([`TaskWakers`], [`WakerSet`]).
 //!
 //! A runtime reports space in a socket's buffer once a third of it is free. For that, a slow peer has to read
 //! megabytes. The kernel itself takes more once the peer has acknowledged anything. So the wait for space has slices,
@@ -24,12 +24,7 @@ pub(crate) struct IoState {
     pub(super) is_reset: bool,
     /// Whether a flush of the transport is pending.
     pub(super) is_flushing: bool,
-    /// Whether a handler may use the connection, whose parts may wait with different wakers.
-    pub(super) is_shared: bool,
-    /// The wakers of all tasks that wait, if there are several.
-    pub(super) wakers: Option<Arc<WakerSet>>,
-    /// The waker of the last wait for the end of the peer.
-    pub(super) end_waker: Option<Waker>,
+    pub(super) wakers: TaskWakers,
     /// How many bytes were received and sent before those of `traffic`.
     pub(super) before: Traffic,
     /// Whether the peer takes the bytes that are written.
@@ -44,19 +39,6 @@ impl IoState {
         let mut io_state = IoState::default();
         io_state.totals = Some(totals);
         io_state
-    }
-
-    /// Notes a wait for the end of the peer.
-    pub(super) fn note_end_waker(&mut self, waker: &Waker) {
-        match &mut self.end_waker {
-            Some(end_waker) => end_waker.clone_from(waker),
-            None => self.end_waker = Some(waker.clone()),
-        }
-    }
-
-    /// The waker of the last wait for the end of the peer, if it is not `waker`.
-    pub(super) fn other_end_waker(&self, waker: &Waker) -> Option<Waker> {
-        self.end_waker.as_ref().filter(|known| !known.will_wake(waker)).cloned()
     }
 
     /// The bytes received and sent since the last reset.
@@ -134,21 +116,10 @@ impl TrafficTotals {
 
 impl Reset for IoState {
     fn reset(&mut self) {
-        let IoState {
-            write_buffer,
-            traffic,
-            is_reset,
-            is_flushing,
-            is_shared,
-            wakers,
-            end_waker,
-            before,
-            progress,
-            totals: _,
-        } = self;
-        (*is_reset, *is_flushing, *is_shared) = (false, false, false);
-        clear_cold(wakers);
-        clear_cold(end_waker);
+        let IoState { write_buffer, traffic, is_reset, is_flushing, wakers, before, progress, totals: _ } =
+            self;
+        (*is_reset, *is_flushing) = (false, false);
+        wakers.reset();
         write_buffer.reset();
         (*before, *traffic) = Default::default();
         *progress = WriteProgress::default();
@@ -156,6 +127,39 @@ impl Reset for IoState {
 
     fn shrink(&mut self) -> usize {
         size_of::<IoState>() + self.write_buffer.shrink()
+    }
+}
+
+/// The wakers of the tasks that wait for a connection.
+#[derive(Default)]
+pub(super) struct TaskWakers {
+    /// Whether a handler may use the connection, whose parts may wait with different wakers.
+    pub(super) is_shared: bool,
+    /// All of them, if there are several.
+    pub(super) all: Option<Arc<WakerSet>>,
+    /// The one of the last wait for the end of the peer.
+    end: Option<Waker>,
+}
+
+impl TaskWakers {
+    /// Notes a wait for the end of the peer.
+    pub(super) fn note_end(&mut self, waker: &Waker) {
+        match &mut self.end {
+            Some(end) => end.clone_from(waker),
+            None => self.end = Some(waker.clone()),
+        }
+    }
+
+    /// The waker of the last wait for the end of the peer, if it is not `waker`.
+    pub(super) fn other_end(&self, waker: &Waker) -> Option<Waker> {
+        self.end.as_ref().filter(|known| !known.will_wake(waker)).cloned()
+    }
+
+    #[inline]
+    fn reset(&mut self) {
+        self.is_shared = false;
+        clear_cold(&mut self.all);
+        clear_cold(&mut self.end);
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use super::exchange_info::{
-    CloseMode, ExchangeInfo, NextStep, ReportedEnd, ResponseContent, UnreadBody, may_persist,
+    CloseMode, ExchangeInfo, NextStep, Persistence, ReportedEnd, ResponseContent, UnreadBody, may_persist,
 };
 use super::shared_conn::{OnPending, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
@@ -136,14 +136,14 @@ impl Exchange {
     pub(crate) fn note_request(&mut self, request: &Request) {
         let Exchange { info, conn, observation, .. } = self;
         let request_info = RequestInfo::new(request);
-        let core = conn.core();
-        let exchange_count = info.exchange_count + 1;
-        let may_follow =
-            core.bounds.limits.requests_per_connection_max.is_none_or(|max| exchange_count < max);
-        info.is_last_request =
+        let (core, exchange_count) = (conn.core(), info.exchange_count + 1);
+        let max = core.bounds.limits.requests_per_connection_max;
+        let is_last_request =
             !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
         // After a CONNECT, the next bytes may be for its tunnel, whatever the response is: they are no request.
-        info.persists = may_follow && !info.is_last_request && !request_info.is_connect;
+        let may_follow = !is_last_request && !request_info.is_connect;
+        let persists = may_follow && max.is_none_or(|max| exchange_count < max);
+        info.persistence = Persistence { is_last_request, persists };
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
         info.arrived = core.clock.now();
         core.counters.requests.add(1);
@@ -186,7 +186,7 @@ impl Exchange {
         let framing = OutgoingFraming::from_response(request_info, response, length);
         outgoing.begin(framing);
         conn.with_bounds(|conn, bounds| {
-            info.persists &= may_persist(incoming, response, unread, bounds)
+            info.persistence.persists &= may_persist(incoming, response, unread, bounds)
                 && framing.body() != Framing::UntilClose
                 && !conn.is_stop_ordered()
                 && !core.is_aged(conn);
@@ -196,7 +196,7 @@ impl Exchange {
             if info.is_captured {
                 return outgoing.begin_raw();
             }
-            let persist = match (info.persists, request_info.version) {
+            let persist = match (info.persistence.persists, request_info.version) {
                 (false, _) => ConnectionOption::Close,
                 (true, Version::Http10) => ConnectionOption::KeepAlive,
                 // HTTP/1.1 connections persist by default.
@@ -360,7 +360,7 @@ impl Exchange {
 
     /// Makes this response the last one of its connection.
     pub(crate) fn stop_persisting(&mut self) {
-        self.info.persists = false;
+        self.info.persistence.persists = false;
     }
 
     /// Prepares for the next head on the same connection.
@@ -521,7 +521,7 @@ impl Exchange {
     /// Whether another request may follow on the connection.
     #[inline]
     pub(crate) fn persists(&self) -> bool {
-        self.info.persists
+        self.info.persistence.persists
     }
 
     /// Whether the responses that wait in the write buffer have reached a limit, and must be sent.
@@ -553,12 +553,12 @@ impl Exchange {
         // has none.
         incoming.consume_piece();
         debug_assert!(
-            !self.info.persists || incoming.is_end_stream(),
+            !self.info.persistence.persists || incoming.is_end_stream(),
             "the rest of a body would pass for a request"
         );
         let may_receive_more =
-            !self.info.is_last_request || !incoming.is_end_stream() || !incoming.input.is_empty();
-        match (self.info.persists, may_receive_more) {
+            !self.info.persistence.is_last_request || !incoming.is_end_stream() || !incoming.input.is_empty();
+        match (self.info.persistence.persists, may_receive_more) {
             (true, _) => NextStep::KeepAlive,
             (false, true) => NextStep::Close(CloseMode::Linger),
             (false, false) => NextStep::Close(CloseMode::Graceful),

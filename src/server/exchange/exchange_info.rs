@@ -16,10 +16,7 @@ use crate::wire::{ConnectionOption, RequestInfo};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExchangeInfo {
     pub(crate) request_info: RequestInfo,
-    /// Whether the peer has announced that this request is its last.
-    pub(super) is_last_request: bool,
-    /// Whether another request may follow, by the request, the response, the limits and the state of the server.
-    pub(super) persists: bool,
+    pub(super) persistence: Persistence,
     /// How many exchanges the connection has carried, this one included.
     pub(crate) exchange_count: u64,
     /// The reason why the connection is over, if it ends now.
@@ -35,12 +32,20 @@ pub(crate) struct ExchangeInfo {
     pub(super) has_own_bounds: bool,
 }
 
+/// Whether the connection outlives the exchange (RFC 9112 §9.3).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Persistence {
+    /// Whether the peer has announced that this request is its last.
+    pub(super) is_last_request: bool,
+    /// Whether another request may follow, by the request, the response, the limits and the state of the server.
+    pub(super) persists: bool,
+}
+
 impl ExchangeInfo {
     pub(super) fn new(arrived: Instant) -> ExchangeInfo {
         ExchangeInfo {
             request_info: RequestInfo::default(),
-            is_last_request: false,
-            persists: false,
+            persistence: Persistence::default(),
             exchange_count: 0,
             connection_end: ConnectionEnd::Aborted,
             head: HeadState::Accepted,
