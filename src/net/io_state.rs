@@ -155,7 +155,6 @@ impl TaskWakers {
         self.end.as_ref().filter(|known| !known.will_wake(waker)).cloned()
     }
 
-    #[inline]
     fn reset(&mut self) {
         self.is_shared = false;
         clear_cold(&mut self.all);

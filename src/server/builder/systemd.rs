@@ -97,18 +97,20 @@ impl Server {
 
 /// Takes a socket that was passed.
 fn take(passed: &mut ListenFd, index: usize) -> io::Result<Address> {
-    if let Ok(Some(listener)) = passed.take_tcp_listener(index)
-        && SockRef::from(&listener).is_listener()?
-    {
+    let tcp = passed.take_tcp_listener(index).ok().flatten().filter(|socket| listens(socket.into()));
+    if let Some(listener) = tcp {
         return Ok(listener.into());
     }
-    if let Ok(Some(listener)) = passed.take_unix_listener(index)
-        && SockRef::from(&listener).is_listener()?
-    {
-        return Ok(listener.into());
-    }
-    // systemd passes connections of `Accept=yes`, and datagrams of `ListenDatagram=`.
-    let reason =
-        format!("socket {index} of LISTEN_FDS does not listen: its unit needs ListenStream= and Accept=no");
-    Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+    let unix = passed.take_unix_listener(index).ok().flatten().filter(|socket| listens(socket.into()));
+    unix.map(Address::from).ok_or_else(|| {
+        // systemd passes connections of `Accept=yes`, and datagrams of `ListenDatagram=`.
+        let reason = format!(
+            "socket {index} of LISTEN_FDS does not listen: its unit needs ListenStream= and Accept=no"
+        );
+        io::Error::new(io::ErrorKind::InvalidInput, reason)
+    })
+}
+
+fn listens(socket: SockRef<'_>) -> bool {
+    socket.is_listener().unwrap_or(false)
 }

@@ -232,8 +232,9 @@ impl<'a> BodyWriter<'a> {
         })
     }
 
-    /// Ready when a write of so many bytes may be dropped. Dropped writes meet neither the pace of the peer nor its end: without this
-    /// check, a handler that writes forever would keep the core to itself, and would not notice that its peer is gone.
+    /// Ready when a write of so many bytes may be dropped. Dropped writes meet neither the pace of the peer nor its end:
+    /// without this check, a handler that writes forever would keep the core to itself, and would not notice that its peer
+    /// is gone.
     fn poll_drop(&mut self, cx: &mut task::Context<'_>, bytes: usize) -> Poll<io::Result<()>> {
         ready!(self.budget.poll_proceed(cx));
         self.budget.spend(bytes);

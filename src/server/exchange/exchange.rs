@@ -22,7 +22,7 @@ use crate::server::core_state::CoreState;
 use crate::server::error::{ErrorCause, ErrorReport, Failure, RespondError};
 use crate::server::opening::RareConnectionState;
 use crate::server::report::{ConnectionEnd, ConnectionReport, ExchangeEndFn, HeadState, Observation};
-use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
+use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode};
 
 /// One exchange on a connection: its receiving and its sending side, the connection, and the facts that its response
 /// depends on.
@@ -136,14 +136,11 @@ impl Exchange {
     pub(crate) fn note_request(&mut self, request: &Request) {
         let Exchange { info, conn, observation, .. } = self;
         let request_info = RequestInfo::new(request);
-        let (core, exchange_count) = (conn.core(), info.exchange_count + 1);
-        let max = core.bounds.limits.requests_per_connection_max;
-        let is_last_request =
-            !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
-        // After a CONNECT, the next bytes may be for its tunnel, whatever the response is: they are no request.
-        let may_follow = !is_last_request && !request_info.is_connect;
-        let persists = may_follow && max.is_none_or(|max| exchange_count < max);
-        info.persistence = Persistence { is_last_request, persists };
+        let core = conn.core();
+        let exchange_count = info.exchange_count + 1;
+        let may_follow =
+            core.bounds.limits.requests_per_connection_max.is_none_or(|max| exchange_count < max);
+        info.persistence = Persistence::new(request, request_info, may_follow);
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
         info.arrived = core.clock.now();
         core.counters.requests.add(1);

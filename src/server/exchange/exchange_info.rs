@@ -9,7 +9,7 @@ use crate::net::Conn;
 use crate::server::core_state::CoreState;
 use crate::server::report::{ConnectionEnd, CutBy, HeadState};
 use crate::wire::parse::begins_with;
-use crate::wire::{ConnectionOption, RequestInfo};
+use crate::wire::{ConnectionOption, RequestInfo, persists};
 
 /// The facts of an exchange that are noted before the handler runs. The framing of the response and the persistence of
 /// the connection do not depend on the request afterwards, since the handler may rewrite it.
@@ -39,6 +39,17 @@ pub(super) struct Persistence {
     pub(super) is_last_request: bool,
     /// Whether another request may follow, by the request, the response, the limits and the state of the server.
     pub(super) persists: bool,
+}
+
+impl Persistence {
+    /// By the head of a request. `may_follow`: the limits admit another one.
+    pub(super) fn new(request: &Request, request_info: RequestInfo, may_follow: bool) -> Persistence {
+        let is_last_request =
+            !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
+        // After a CONNECT, the next bytes may be for its tunnel, whatever the response is: they are no request.
+        let persists = may_follow && !is_last_request && !request_info.is_connect;
+        Persistence { is_last_request, persists }
+    }
 }
 
 impl ExchangeInfo {

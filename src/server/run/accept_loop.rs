@@ -50,7 +50,8 @@ impl AcceptLoop {
         per_core: Rc<PerCore<H>>,
         stop_on_drop: StopOnDrop,
     ) -> io::Result<()> {
-        let (maintained, limiter) = (per_core.clone(), self.limiter.clone());
+        let maintained = per_core.clone();
+        let limiter = self.limiter.clone();
         runtime::spawn(async move { maintained.maintain(Ticker::with_system_timer(), &limiter).await });
         IdleEvictor::start(&per_core.core);
         if per_core.core.events.index() == 0 {

@@ -50,7 +50,6 @@ pub(crate) fn request_front(input: &[u8], limits: &Limits, request: &mut Request
 }
 
 /// Whether `input`, which is no request, begins with a header of the PROXY protocol, of either version.
-#[cold]
 pub(crate) fn is_proxy_header(input: &[u8]) -> bool {
     input.starts_with(b"PROXY ") || input.starts_with(b"\r\n\r\n\0\r\nQUIT\n")
 }

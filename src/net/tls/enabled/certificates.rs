@@ -229,6 +229,11 @@ impl Identity {
             Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
                 Ok(Identity { key, validity })
             }
+            Err(_) if is_of_later(&key) => {
+                let reason =
+                    "it is not the first of its chain: write it before the certificates of authorities";
+                Err(ConfigError::Certificate(reason.into()))
+            }
             Err(error) => Err(key_error(error)),
         }
     }
@@ -237,25 +242,13 @@ impl Identity {
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Identity, ConfigError> {
-        let validity = check_certificate(&chain)?;
         let provider = Cryptography::default().provider();
         let signing_key = provider.key_provider.load_private_key(key).map_err(|_| {
             ConfigError::Key(
                 "it is damaged, or not of P-256, P-384, Ed25519, or RSA of at least 2,048 bits".into(),
             )
         })?;
-        let key = CertifiedKey::new(chain, signing_key);
-        match key.keys_match() {
-            Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
-                Ok(Identity { key: Arc::new(key), validity })
-            }
-            Err(_) if is_of_later(&key) => {
-                let reason =
-                    "it is not the first of its chain: write it before the certificates of authorities";
-                Err(ConfigError::Certificate(reason.into()))
-            }
-            Err(error) => Err(key_error(error)),
-        }
+        Identity::from_certified_key(CertifiedKey::new(chain, signing_key))
     }
 
     /// Whether this is a clone of `other`. The contents are not compared.
