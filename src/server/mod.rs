@@ -37,6 +37,7 @@ pub(crate) mod builder;
 pub(crate) mod run;
 
 mod backlog;
+mod connection_ages;
 mod core_state;
 mod counts;
 

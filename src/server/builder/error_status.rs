@@ -61,7 +61,7 @@ impl Server {
         mut self,
         choose: impl Fn(&E) -> Status + Send + Sync + 'static,
     ) -> Server {
-        self.settings.error_statuses.add(choose);
+        self.settings.error_responses.statuses.add(choose);
         self
     }
 }

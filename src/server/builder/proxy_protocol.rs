@@ -16,7 +16,7 @@ impl Server {
     /// [`Timeouts::head`](crate::Timeouts::head), together with TLS and the first head. The checksum of version 2 is not
     /// verified.
     pub fn proxy_protocol(mut self, proxy_protocol: ProxyProtocol) -> Server {
-        self.settings.proxy_protocol = Some(proxy_protocol);
+        self.settings.proxies.protocol = Some(proxy_protocol);
         self
     }
 }

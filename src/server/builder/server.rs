@@ -282,7 +282,7 @@ impl Server {
     /// ```
     #[doc(alias("realip", "set_real_ip_from", "trust proxy", "ProxyFix", "ForwardedHeaders"))]
     pub fn trusted_proxies(mut self, proxies: TrustedProxies) -> Server {
-        self.settings.trusted_proxies = proxies;
+        self.settings.proxies.trusted = proxies;
         self
     }
 
@@ -360,7 +360,7 @@ impl Server {
         mut self,
         error_response: impl Fn(&ErrorReport<'_>, &mut Response) + Send + Sync + 'static,
     ) -> Server {
-        self.settings.error_response = Some(Arc::new(error_response));
+        self.settings.error_responses.function = Some(Arc::new(error_response));
         self
     }
 

@@ -8,7 +8,7 @@ use crate::exchange::{ExchangeError, Phase, Timeouts};
 use crate::memory::Reset;
 use crate::net::{Conn, TimerSlot, Transport};
 use crate::server::Context;
-use crate::server::core_state::CoreState;
+use crate::server::connection_ages::ConnectionAges;
 use crate::server::exchange::{CloseMode, Exchange, ReportedEnd, SharedConn};
 use crate::server::report::{ConnectionEnd, CutBy};
 
@@ -57,16 +57,16 @@ pub(super) async fn shutdown_and_linger(exchange: &mut Exchange) {
 /// limit with which the wait began.
 #[cold]
 pub(super) fn idle_limit_within_age(
-    core: &CoreState,
+    ages: &ConnectionAges,
     conn: &Conn,
-    (age_max, limit): (Duration, Duration),
+    limit: Duration,
     idle_limit_millis: &mut u32,
 ) -> Duration {
     if conn.is_armed(TimerSlot::Read) {
         return Duration::from_millis((*idle_limit_millis).into());
     }
     // Just after a response, it may have a request on its way.
-    let limit = core.age_left(conn, age_max).max(NEXT_REQUEST_GRACE).min(limit);
+    let limit = ages.left(conn).map_or(limit, |left| left.max(NEXT_REQUEST_GRACE).min(limit));
     // A limit beyond 49 days is noted as 49 days, so a stop takes the connection for less silent than it is.
     *idle_limit_millis = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
     limit
@@ -74,10 +74,9 @@ pub(super) fn idle_limit_within_age(
 
 /// Why an idle connection is closed whose time is over.
 #[cold]
-pub(super) fn idle_end(core: &CoreState, conn: &Conn) -> ConnectionEnd {
-    let left = core.bounds.timeouts.connection_age.map(|age_max| core.age_left(conn, age_max));
+pub(super) fn idle_end(ages: &ConnectionAges, conn: &Conn) -> ConnectionEnd {
     // Timers count whole milliseconds, and may be early by a part of one.
-    let is_aged = left.is_some_and(|left| left <= Duration::from_millis(1));
+    let is_aged = ages.left(conn).is_some_and(|left| left <= Duration::from_millis(1));
     if is_aged { ConnectionEnd::Age } else { ConnectionEnd::Idle }
 }
 

@@ -165,18 +165,18 @@ impl<H: Handler + 'static> Connection<H> {
         else {
             return Poll::Ready(None);
         };
-        let timeouts = &per_core.core.bounds.timeouts;
-        let limit = if *exchange_count == 0 { timeouts.head } else { timeouts.idle };
-        let limit = match timeouts.connection_age {
-            None => limit,
-            Some(age_max) => idle_limit_within_age(&per_core.core, conn, (age_max, limit), idle_limit_millis),
+        let CoreState { bounds, ages, .. } = &*per_core.core;
+        let limit = if *exchange_count == 0 { bounds.timeouts.head } else { bounds.timeouts.idle };
+        let limit = match ages.are_bounded() {
+            false => limit,
+            true => idle_limit_within_age(ages, conn, limit, idle_limit_millis),
         };
         // A connection that is polled while it waits was woken, most likely by bytes, so it is read at once.
         if !conn.is_armed(TimerSlot::Read)
             && matches!(conn.transport.poll_read_ready(cx), Some(Poll::Pending))
         {
             *end = ready!(match conn.poll_timeout(cx, TimerSlot::Read, limit) {
-                Poll::Ready(_) => Poll::Ready(idle_end(&per_core.core, conn)),
+                Poll::Ready(_) => Poll::Ready(idle_end(&per_core.core.ages, conn)),
                 Poll::Pending => poll_stop(conn, *exchange_count, limit, cx).map(|()| ConnectionEnd::Stop),
             });
             return Poll::Ready(None);
@@ -201,7 +201,7 @@ impl<H: Handler + 'static> Connection<H> {
                 if conn.is_armed(TimerSlot::Read)
                     && conn.poll_timeout(cx, TimerSlot::Read, limit).is_ready() =>
             {
-                Poll::Ready(idle_end(&per_core.core, conn))
+                Poll::Ready(idle_end(&per_core.core.ages, conn))
             }
             Poll::Ready(_) => Poll::Ready(ConnectionEnd::Peer),
             Poll::Pending if makes_room(conn, *exchange_count, limit) => Poll::Ready(ConnectionEnd::Idle),

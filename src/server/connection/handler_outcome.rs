@@ -12,7 +12,7 @@ use crate::exchange::ExchangeError;
 use crate::message::{BodyLength, FieldName, Status};
 use crate::net::Conn;
 use crate::server::context::UNRESERVED_MAX;
-use crate::server::error::{Failure, write_error_response};
+use crate::server::error::Failure;
 use crate::server::exchange::{CloseMode, OnPending, ResponseContent};
 use crate::server::handler::{RefusalOrigin, is_panic, is_time_over};
 use crate::server::report::{ConnectionEnd, CutBy, HeadState, Unopened};
@@ -142,7 +142,7 @@ fn set_outcome_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bo
 /// in `handler::outcome`. The application's function may panic as a handler may.
 fn with_chosen_status(ctx: &Context, outcome: HandlerOutcome) -> HandlerOutcome {
     let HandlerOutcome::Returned(Err(error)) = outcome else { return outcome };
-    let statuses = &ctx.exchange.conn.core().error_statuses;
+    let statuses = &ctx.exchange.conn.core().error_responses.statuses;
     let chosen = catch_unwind(AssertUnwindSafe(|| statuses.choose_for(error)));
     chosen.map_or(HandlerOutcome::Panicked, |error| HandlerOutcome::Returned(Err(error)))
 }
@@ -250,8 +250,7 @@ fn set_failure_response(ctx: &mut Context, status: Status, cause: ErrorCause) {
     }
     let status = if status.is_informational() { Status::INTERNAL_SERVER_ERROR } else { status };
     let report = exchange.error_report(request, Some(status), cause);
-    let function = exchange.conn.core().error_response.as_ref();
-    let written = write_error_response(function, &report, response);
+    let written = exchange.conn.core().error_responses.write(&report, response);
     if !matches!(&report.cause, ErrorCause::Handler(error) if error.is_unreported()) {
         exchange.send_error_report(report);
     }

@@ -32,8 +32,8 @@ pub(super) async fn open<H: Handler + 'static>(per_core: Rc<PerCore<H>>, opening
         per_core.core.events.report_accept(waited);
     }
     let limit = per_core.core.bounds.timeouts.head;
-    if let (true, Some(proxy_protocol)) = (expects_proxy_header, &per_core.core.proxy_protocol) {
-        let header = match proxy_protocol.receive(&mut conn, limit, poll_stop_opening).await {
+    if let (true, Some(protocol)) = (expects_proxy_header, &per_core.core.proxies.protocol) {
+        let header = match protocol.receive(&mut conn, limit, poll_stop_opening).await {
             Ok(header) => header,
             Err(cause) => {
                 cause.into_iter().for_each(|cause| conn.fail(HANDSHAKE_FAILED, cause));

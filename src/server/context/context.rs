@@ -539,7 +539,7 @@ impl Context {
     }
 
     pub(crate) fn trusted_proxies(&self) -> &TrustedProxies {
-        &self.exchange.conn.core().trusted_proxies
+        &self.exchange.conn.core().proxies.trusted
     }
 
     /// Whether the peer has a secure connection: to this server, or to the proxy whose PROXY header describes it.

@@ -1,4 +1,4 @@
-//! [`write_error_response`]: the content of error responses, the crate's and the application's (RFC 9110 §15.5, §15.6,
+//! [`ErrorResponses`]: the content of error responses, the crate's and the application's (RFC 9110 §15.5, §15.6,
 //! RFC 9457).
 
 use std::io::Write;
@@ -6,45 +6,52 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::error::ErrorStatuses;
 use super::error_report::ErrorReport;
 use crate::memory::Reset;
 use crate::message::{FRAMING_FIELDS, FieldName, Headers, Problem, Response, Status};
 
-/// The function of [`Server::error_response`](crate::Server::error_response).
-pub(crate) type ErrorResponseFn = Arc<dyn Fn(&ErrorReport<'_>, &mut Response) + Send + Sync>;
+/// How failures are answered, as far as the application has chosen.
+#[derive(Clone, Default)]
+pub(crate) struct ErrorResponses {
+    pub(crate) statuses: ErrorStatuses,
+    /// Sets the content, in place of the crate's.
+    pub(crate) function: Option<ErrorResponseFn>,
+}
 
-/// Makes `response` the response to the reported failure. Fields that describe no content stay, as those that
-/// middleware has set, except for the time for which the content might have been stored.
-///
-/// # Errors
-///
-/// Fails if the application's function has panicked. The response is then the one without the function.
-pub(crate) fn write_error_response(
-    function: Option<&ErrorResponseFn>,
-    report: &ErrorReport<'_>,
-    response: &mut Response,
-) -> Result<(), Panicked> {
-    let status = report.status.unwrap_or(Status::INTERNAL_SERVER_ERROR);
-    set_default(response, status, report);
-    let Some(function) = function else { return Ok(()) };
-    let call = AssertUnwindSafe(|| {
-        function(report, response);
-        // A shared body may run code of the application when it is dropped, and a stream when it is read. The content
-        // is copied instead, as far as it can be appended to: a stream cannot.
-        response.body.write_all(b"")
-    });
-    let called = catch_unwind(call);
-    let mut has_panicked = called.is_err();
-    if !matches!(called, Ok(Ok(()))) {
-        let discarded = mem::take(&mut response.body);
-        has_panicked |= catch_unwind(AssertUnwindSafe(|| drop(discarded))).is_err();
+/// The function of [`Server::error_response`](crate::Server::error_response).
+type ErrorResponseFn = Arc<dyn Fn(&ErrorReport<'_>, &mut Response) + Send + Sync>;
+
+impl ErrorResponses {
+    /// Makes `response` the response to the reported failure. Fields that describe no content stay, as those that
+    /// middleware has set, except for the time for which the content might have been stored.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the application's function has panicked. The response is then the one without the function.
+    pub(crate) fn write(&self, report: &ErrorReport<'_>, response: &mut Response) -> Result<(), Panicked> {
+        let status = report.status.unwrap_or(Status::INTERNAL_SERVER_ERROR);
         set_default(response, status, report);
+        let Some(function) = &self.function else { return Ok(()) };
+        let call = AssertUnwindSafe(|| {
+            function(report, response);
+            // A shared body may run code of the application when it is dropped, and a stream when it is read. The content
+            // is copied instead, as far as it can be appended to: a stream cannot.
+            response.body.write_all(b"")
+        });
+        let called = catch_unwind(call);
+        let mut has_panicked = called.is_err();
+        if !matches!(called, Ok(Ok(()))) {
+            let discarded = mem::take(&mut response.body);
+            has_panicked |= catch_unwind(AssertUnwindSafe(|| drop(discarded))).is_err();
+            set_default(response, status, report);
+        }
+        // The status decides whether a response has content, and whether a CONNECT opens a tunnel (RFC 9112 §6.3).
+        response.status = status;
+        response.trailers.reset();
+        response.headers.remove_each(&FRAMING_FIELDS);
+        if has_panicked { Err(Panicked) } else { Ok(()) }
     }
-    // The status decides whether a response has content, and whether a CONNECT opens a tunnel (RFC 9112 §6.3).
-    response.status = status;
-    response.trailers.reset();
-    response.headers.remove_each(&FRAMING_FIELDS);
-    if has_panicked { Err(Panicked) } else { Ok(()) }
 }
 
 /// The application's function has panicked.

@@ -186,7 +186,7 @@ impl Exchange {
             info.persistence.persists &= may_persist(incoming, response, unread, bounds)
                 && framing.body() != Framing::UntilClose
                 && !conn.is_stop_ordered()
-                && !core.is_aged(conn);
+                && !core.ages.is_over(conn);
             if incoming.expectation == Expectation::Continue {
                 incoming.mark_body_end_unknown();
             }
@@ -419,7 +419,7 @@ impl Exchange {
             (count, HeadState::Refused | HeadState::Partial | HeadState::NoLine) => (count + 1, None),
             (count, HeadState::Accepted) => (count, (count > 0).then_some(request)),
         };
-        let proxies = self.conn.core().trusted_proxies.clone();
+        let proxies = self.conn.core().proxies.trusted.clone();
         let report = ErrorReport::from_connection(self.peer(), cause);
         ErrorReport { status, exchange_number, request, proxies, ..report }
     }

@@ -87,7 +87,7 @@ impl ExchangeInfo {
         match is_well {
             false => ConnectionEnd::Failed,
             true if conn.is_stop_ordered() => ConnectionEnd::Stop,
-            true if core.is_aged(conn) => ConnectionEnd::Age,
+            true if core.ages.is_over(conn) => ConnectionEnd::Age,
             true => ConnectionEnd::Last,
         }
     }

@@ -325,7 +325,9 @@ where
 /// the status of an error here: middleware around the function sees it.
 #[inline]
 pub(super) fn outcome(returned: impl IntoResult, ctx: &Context) -> Result {
-    returned.into_result().map_err(|error| ctx.exchange.conn.core().error_statuses.choose_for(error))
+    returned
+        .into_result()
+        .map_err(|error| ctx.exchange.conn.core().error_responses.statuses.choose_for(error))
 }
 
 /// The return type of a function that handles requests: `()` or [`Result`].

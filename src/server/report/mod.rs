@@ -13,4 +13,3 @@ pub(crate) use exchange_report::WebSocketCounts;
 pub use exchange_report::{CutBy, ExchangeReport, ForwardReport, WebSocketReport};
 pub(crate) use exchange_report::{ExchangeEndFn, HeadState, Observation};
 pub use observer::{CoreCounters, CoreEvents, Observer, PollReport};
-pub(crate) use report_limiter::ReportLimiter;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::connection_report::ConnectionReport;
 use super::exchange_report::ExchangeReport;
+use super::report_limiter::ReportLimiter;
 use crate::net::Conn;
 use crate::runtime::{Hooks, MemoryCounts};
 use crate::server::counts::{CoreCounterSet, CoreCounts};
@@ -89,6 +90,7 @@ pub struct CoreEvents {
     counters: Arc<CoreCounterSet>,
     exchange: Hooks<dyn Fn(&ExchangeReport<'_>)>,
     error: Hooks<dyn Fn(&ErrorReport<'_>)>,
+    report_limiter: ReportLimiter,
     connect: Hooks<dyn Fn(&mut OpenedConnection<'_>)>,
     disconnect: Hooks<dyn Fn(&ConnectionReport)>,
     accept: Hooks<dyn Fn(Duration)>,
@@ -106,6 +108,7 @@ impl CoreEvents {
             counters,
             exchange: Hooks::default(),
             error: Hooks::default(),
+            report_limiter: ReportLimiter::default(),
             connect: Hooks::default(),
             disconnect: Hooks::default(),
             accept: Hooks::default(),
@@ -164,8 +167,11 @@ impl CoreEvents {
         self.exchange.call(|on_exchange| on_exchange(report));
     }
 
-    pub(crate) fn report_error(&self, report: &ErrorReport<'_>) {
-        self.error.call(|on_error| on_error(report));
+    /// Passes a failure on, unless there are too many of its kind.
+    pub(crate) fn report_error(&self, report: &mut ErrorReport<'_>) {
+        if self.observes_errors() && self.report_limiter.admit(report) {
+            self.error.call(|on_error| on_error(report));
+        }
     }
 
     /// Whether the application lets a connection in. Fails if a function panics; the others are not called then, since
