@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::origin::OriginSet;
 use crate::error_text::Excerpt;
-use crate::message::{FieldName, MessageError, Method, Request, Response, Status, is_token, trim};
+use crate::message::{
+    FieldName, MessageError, Method, Request, Response, Status, delta_seconds, is_token, trim,
+};
 use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 
 /// Lets the pages of other origins send requests and read the responses, by the [CORS
@@ -227,10 +229,10 @@ impl Cors {
         Ok(self)
     }
 
-    /// Sets how long a browser may keep the answer to a preflight, in whole seconds. Chromium keeps none for longer than 2
+    /// Sets how long a browser may keep the answer to a preflight, in seconds rounded up. Chromium keeps none for longer than 2
     /// hours, and Firefox for 24. Default: not set, which means 5 seconds.
     pub fn max_age(mut self, max_age: Duration) -> Cors {
-        self.rules_mut().max_age = Some(max_age.as_secs());
+        self.rules_mut().max_age = Some(delta_seconds(max_age));
         self
     }
 

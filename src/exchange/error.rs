@@ -134,6 +134,13 @@ impl ExchangeError {
         ExchangeError::Wire(WireError::BodyTooLarge, Some(WireDetail::body_too_large(body_max, announced)))
     }
 
+    /// The error of a body of which a part was discarded.
+    #[cold]
+    pub(crate) fn body_discarded() -> ExchangeError {
+        let text = "a part of the body was discarded: while the response was sent, or because it could not be received";
+        ExchangeError::Io(io::Error::other(text))
+    }
+
     /// Adds to `error`, which was found in `text`, the field or the limit in question.
     #[cold]
     pub(super) fn with_detail(error: WireError, text: &[u8], limits: &Limits) -> ExchangeError {

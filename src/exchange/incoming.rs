@@ -3,6 +3,7 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::body_failure::BodyFailure;
 use super::incoming_body::{
     BodyDecoder, LargeInput, MinRate, READ_MIN, STILL_MAX, TakenContent, UNRESERVED_MAX, poll_content,
 };
@@ -156,7 +157,7 @@ impl Incoming {
     }
 
     /// Receives the next piece of the body. Returns its length; 0 at the end. [`Incoming::piece`] is valid until the
-    /// next call, which consumes it.
+    /// next call, which consumes it. If one fails, all later ones do.
     pub(crate) fn poll_piece<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -164,6 +165,16 @@ impl Incoming {
         bounds: &Bounds,
     ) -> Poll<Result<usize, ExchangeError>> {
         self.consume_piece();
+        self.poll_next_piece(cx, conn, bounds).map_err(|error| self.fail(error))
+    }
+
+    #[inline]
+    fn poll_next_piece<L: Locality>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<L>,
+        bounds: &Bounds,
+    ) -> Poll<Result<usize, ExchangeError>> {
         loop {
             self.piece_len = self.decode(bounds)?;
             if self.piece_len > 0 || self.is_end_stream() {
@@ -205,8 +216,20 @@ impl Incoming {
         self.piece_len = count;
     }
 
-    /// Receives the whole body into `content`.
+    /// Receives the whole body into `content`. If that fails, all later calls do.
     pub(crate) fn poll_body<L: Locality>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<L>,
+        bounds: &Bounds,
+        body_max: usize,
+        content: &mut Arena,
+    ) -> Poll<Result<(), ExchangeError>> {
+        self.poll_whole(cx, conn, bounds, body_max, content).map_err(|error| self.fail(error))
+    }
+
+    #[inline]
+    fn poll_whole<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<L>,
@@ -297,65 +320,24 @@ impl Incoming {
         Ok(may_be_more)
     }
 
-    /// Drains the body: reads and drops the rest of it, since the response has announced that the connection persists, and
-    /// a peer that relies on that sends the end of its body. Returns whether the end was reached. Beyond
-    /// [`Limits::drain_max`], the peer has [`linger`](super::Timeouts::linger).
-    pub(crate) fn poll_drain<L: Locality>(
-        &mut self,
-        cx: &mut Context<'_>,
-        conn: &mut Conn<L>,
-        bounds: &Bounds,
-    ) -> Poll<Result<bool, ExchangeError>> {
-        let drain_max = bounds.limits.drain_max;
-        let linger = bounds.timeouts.linger;
-        loop {
-            let left = self.length_left().unwrap_or_default();
-            let is_too_long = self.taken.discarded > drain_max || left > drain_max as u64;
-            let is_given_up = is_too_long
-                && (linger.is_zero() || conn.poll_timeout(cx, TimerSlot::Other, linger).is_ready());
-            if is_given_up {
-                return Poll::Ready(Ok(false));
-            }
-            match ready!(self.poll_piece(cx, conn, bounds))? {
-                0 => break,
-                count => self.note_discarded(count),
-            }
-        }
-        conn.disarm(TimerSlot::Other);
-        Poll::Ready(Ok(true))
+    /// Notes that no more of the body can be received, for this reason.
+    #[cold]
+    fn fail(&mut self, error: ExchangeError) -> ExchangeError {
+        self.body = BodyDecoder::Failed(BodyFailure::new(&error));
+        (self.piece_len, self.truncated_rest) = (0, 0);
+        error
     }
 
-    /// Discards as much of the body as arrives while a write waits: many peers read nothing of a response before they have
-    /// sent all of their request. Ready if the connection fails.
-    pub(crate) fn poll_discard<L: Locality>(
-        &mut self,
-        cx: &mut Context<'_>,
-        conn: &mut Conn<L>,
-        bounds: &Bounds,
-    ) -> Poll<ExchangeError> {
-        // The deadline of a read that was abandoned must not end this wait.
-        conn.disarm(TimerSlot::Read);
-        self.consume_piece();
-        // Content that is malformed or truncated results in an error after the response.
-        while let Ok(count) = self.decode(bounds) {
-            self.piece_len = count;
-            self.consume_piece();
-            self.note_discarded(count);
-            if count > 0 {
-                continue;
-            }
-            if self.is_end_stream() {
-                break;
-            }
-            match ready!(self.poll_read_ahead(cx, conn)) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(error) => {
-                    return Poll::Ready(ExchangeError::during(Phase::Write, bounds.timeouts.write)(error));
-                }
-            }
+    /// Gives the body up, since a part of what was received is lost.
+    pub(crate) fn give_up(&mut self) {
+        if !self.has_failed() {
+            self.fail(ExchangeError::body_discarded());
         }
-        Poll::Pending
+    }
+
+    /// Whether the body could not be received, or was given up. Its end is unknown then.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.body, BodyDecoder::Failed(_))
     }
 
     /// Drops all input, even the current piece.
@@ -406,9 +388,24 @@ impl Incoming {
         self.taken.discarded = self.taken.discarded.saturating_add(count);
     }
 
+    /// How many bytes of the body were discarded.
+    pub(super) fn discarded(&self) -> usize {
+        self.taken.discarded
+    }
+
     /// Whether some of the body was discarded, so that the rest must not pass for all of it.
     pub(crate) fn has_discarded(&self) -> bool {
         self.taken.discarded > 0
+    }
+
+    /// Discards the next piece, if it has arrived. Returns its length.
+    pub(super) fn discard_arrived(&mut self, bounds: &Bounds) -> Result<usize, ExchangeError> {
+        self.consume_piece();
+        self.piece_len = self.decode(bounds)?;
+        self.note_discarded(self.piece_len);
+        let count = self.piece_len;
+        self.consume_piece();
+        Ok(count)
     }
 
     /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for a body in chunks.
@@ -426,7 +423,7 @@ impl Incoming {
         match self.body {
             BodyDecoder::Done => Some(self.truncated_rest as u64),
             BodyDecoder::Length(left) => Some(left + self.truncated_rest as u64),
-            BodyDecoder::Chunked(_) | BodyDecoder::UntilClose => None,
+            BodyDecoder::Chunked(_) | BodyDecoder::UntilClose | BodyDecoder::Failed(_) => None,
         }
     }
 
@@ -447,6 +444,9 @@ impl Incoming {
     fn decode(&mut self, bounds: &Bounds) -> Result<usize, ExchangeError> {
         if self.truncated_rest > 0 {
             return Ok(std::mem::take(&mut self.truncated_rest));
+        }
+        if let BodyDecoder::Failed(failure) = self.body {
+            return Err(failure.error());
         }
         let decoded = self.body.decode(&mut self.input, &bounds.limits, &mut self.trailers);
         let count = decoded

@@ -4,6 +4,7 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::body_failure::BodyFailure;
 use super::{ExchangeError, Phase, Timeouts, cut_as_end};
 use crate::error_text::TimeLimit;
 use crate::memory::{Arena, clear_cold};
@@ -26,6 +27,8 @@ pub(super) enum BodyDecoder {
     Chunked(ChunkedDecoder),
     /// Everything until the peer closes.
     UntilClose,
+    /// No more of the body is received.
+    Failed(BodyFailure),
 }
 
 impl BodyDecoder {
@@ -53,6 +56,7 @@ impl BodyDecoder {
         trailers: &mut Headers,
     ) -> Result<usize, WireError> {
         match self {
+            BodyDecoder::Failed(_) => unreachable!("nothing is decoded after a failure"),
             BodyDecoder::Done => Ok(0),
             BodyDecoder::Length(left) => {
                 debug_assert!(*left > 0, "a body of which nothing remains is done");
@@ -97,7 +101,8 @@ impl BodyDecoder {
             BodyDecoder::Chunked(_)
             | BodyDecoder::Done
             | BodyDecoder::Length(_)
-            | BodyDecoder::UntilClose => false,
+            | BodyDecoder::UntilClose
+            | BodyDecoder::Failed(_) => false,
         }
     }
 }

@@ -6,15 +6,19 @@ mod error;
 
 mod clock;
 
+mod body_failure;
 mod incoming;
 mod incoming_body;
 mod message_head;
+
+mod discard;
 
 mod outgoing;
 
 pub use bounds::Timeouts;
 pub(crate) use bounds::{Bounds, Cancel};
 pub(crate) use clock::Clock;
+pub(crate) use discard::{poll_discard, poll_drain};
 pub(crate) use error::cut_as_end;
 pub use error::{ExchangeError, Phase};
 pub(crate) use incoming::Incoming;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::https_redirect::is_secure;
-use crate::message::FieldName;
+use crate::message::{FieldName, delta_seconds};
 use crate::server::{Context, Handler, Middleware, Result};
 
 /// Adds the field `strict-transport-security` to responses over TLS (RFC 6797 §6.1). Browsers then use this host by `https`
@@ -39,10 +39,10 @@ pub struct Hsts {
 }
 
 impl Hsts {
-    /// Creates a field for this host alone, which browsers remember for `max_age` from each response on. Parts of a second
-    /// are left out.
+    /// Creates a field for this host alone, which browsers remember for `max_age` from each response on, in seconds rounded
+    /// up.
     pub fn new(max_age: Duration) -> Hsts {
-        Hsts { value: format!("max-age={}", max_age.as_secs()).into() }
+        Hsts { value: format!("max-age={}", delta_seconds(max_age)).into() }
     }
 
     /// Includes all names below the host, even those that other servers answer for (RFC 6797 §6.1.2).
@@ -96,7 +96,7 @@ mod tests {
         for (hsts, expected) in [
             (Hsts::new(year), "max-age=31536000"),
             (Hsts::new(Duration::ZERO), "max-age=0"),
-            (Hsts::new(Duration::from_millis(1999)), "max-age=1"),
+            (Hsts::new(Duration::from_millis(1999)), "max-age=2"),
             (Hsts::new(Duration::MAX), "max-age=18446744073709551615"),
             (Hsts::new(year).include_subdomains(), "max-age=31536000; includeSubDomains"),
             (

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::client_table::{ClientTable, Rate};
-use crate::message::{FieldName, Headers, Status};
+use crate::message::{FieldName, Headers, Status, delta_seconds};
 use crate::runtime;
 use crate::server::{
     BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded, subscriber,
@@ -253,7 +253,7 @@ impl RateFields {
     pub(super) fn new(name: &str, requests: u32, interval: Duration) -> RateFields {
         let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'-' || octet == b'_';
         assert!(!name.is_empty() && name.bytes().all(is_plain), "a name of a bound is a word");
-        let policy = format!("\"{name}\";q={requests};w={}", interval.as_secs().max(1));
+        let policy = format!("\"{name}\";q={requests};w={}", delta_seconds(interval).max(1));
         RateFields { name: name.to_owned(), policy }
     }
 
@@ -261,7 +261,7 @@ impl RateFields {
     pub(super) fn write(&self, headers: &mut Headers, left: u32, whole_in: Duration) {
         let RateFields { name, policy } = self;
         self.put_line(headers, FieldName::new("ratelimit-policy"), policy);
-        let left = format!("\"{name}\";r={left};t={}", seconds(whole_in));
+        let left = format!("\"{name}\";r={left};t={}", delta_seconds(whole_in));
         self.put_line(headers, FieldName::new("ratelimit"), &left);
     }
 
@@ -282,13 +282,8 @@ impl RateFields {
 
 /// The error of a request beyond a bound, which may be sent after `wait`.
 pub(super) fn too_many(headers: &mut Headers, wait: Duration) -> Error {
-    headers.put(FieldName::RETRY_AFTER, itoa::Buffer::new().format(seconds(wait).max(1)).as_bytes());
+    headers.put(FieldName::RETRY_AFTER, itoa::Buffer::new().format(delta_seconds(wait).max(1)).as_bytes());
     Status::TOO_MANY_REQUESTS.into()
-}
-
-/// The seconds of a duration, rounded up.
-fn seconds(duration: Duration) -> u128 {
-    duration.as_millis().div_ceil(1000)
 }
 
 /// The number of a client in the table: an IPv6 network of 64 bits, or an IPv4 address, which is the number of a network

@@ -8,7 +8,7 @@ use super::{
     CookieFault, FieldName, FromText, Headers, HttpDate, MessageError, OctetSet, ValueError, is_field_value,
     is_token, saturating_decimal, trim,
 };
-use crate::message::text::date;
+use crate::message::text::{date, delta_seconds};
 
 /// A view of the cookies of a request.
 ///
@@ -175,7 +175,7 @@ pub struct SetCookie<'a> {
     /// The value: visible ASCII without quotes, commas, semicolons and backslashes, optionally in quotes. Anything else
     /// has to be encoded first.
     pub value: &'a str,
-    /// The lifetime of the cookie in whole seconds. 0 removes it. Takes precedence over `expires`. Default: none, which
+    /// The lifetime of the cookie in seconds, rounded up. 0 removes it. Takes precedence over `expires`. Default: none, which
     /// ends the cookie with the session of the user agent.
     pub max_age: Option<Duration>,
     /// When the cookie ends, to the second. Default: none.
@@ -294,7 +294,7 @@ impl<'a> SetCookie<'a> {
     pub(super) fn append_to(&self, headers: &mut Headers) {
         debug_assert_eq!(self.check(), Ok(()), "the caller has checked the cookie");
         let mut digits = itoa::Buffer::new();
-        let max_age = self.max_age.map(|age| digits.format(age.as_secs()));
+        let max_age = self.max_age.map(|age| digits.format(delta_seconds(age)));
         let expires = self.expires.map(HttpDate::new);
         let attribute = |text, value| Option::map_or(value, ["", ""], |value| [text, value]);
         let flag = |text, is_set: bool| attribute(text, is_set.then_some(""));

@@ -67,7 +67,9 @@ pub(crate) use text::is_file_name;
 #[cfg(feature = "fs")]
 pub(crate) use text::month_number;
 pub use text::{FromText, escape_html, escape_json, escape_log};
-pub(crate) use text::{HttpDate, OctetSet, decimal, find_octet, first_in_eight, saturating_decimal};
+pub(crate) use text::{
+    HttpDate, OctetSet, decimal, delta_seconds, find_octet, first_in_eight, saturating_decimal,
+};
 #[cfg(feature = "access-log")]
 pub(crate) use text::{write_json_string, write_log_text};
 pub use uri::TargetForm;

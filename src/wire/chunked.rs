@@ -137,6 +137,8 @@ impl ChunkedDecoder {
             let room = most.saturating_sub(content.len());
             // Data that was only announced counts once the input is used up, so that whole chunks pay nothing for it.
             if data > room || (data == 0 && self.left() > room as u64) {
+                // The data counts as decoded, and stays in the input.
+                self.state = State::Broken(WireError::BodyTooLarge);
                 return Err(WireError::BodyTooLarge);
             }
             content.extend_up_to(piece, room);
@@ -173,6 +175,9 @@ impl ChunkedDecoder {
         limits: &Limits,
         trailers: &mut Headers,
     ) -> Result<Decoded, WireError> {
+        if let State::Broken(error) = self.state {
+            return Err(error);
+        }
         let mut framing = 0;
         while framing < input.len() && !self.is_done() {
             match self.state {
@@ -186,7 +191,6 @@ impl ChunkedDecoder {
                     framing += len;
                     self.state = State::Done;
                 }
-                State::Broken(error) => return Err(error),
                 _ => {
                     self.overhead += 1;
                     let byte = input[framing];

@@ -15,7 +15,7 @@ use crate::client::exchange::{ClientConnection, ClientExchange, OutgoingRequest,
 use crate::client::observe::ExchangeEnd;
 use crate::client::settings::{ClientSettings, ClientTimeouts, RequestTimeouts};
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
-use crate::exchange::{ExchangeError, Expectation, Phase};
+use crate::exchange::{ExchangeError, Expectation, Phase, poll_drain};
 use crate::memory::Arena;
 use crate::message::{Request, Response, Status, Timings};
 use crate::net::{Conn, ReadBuffer, Sendable, TimerSlot, Transport};
@@ -188,7 +188,7 @@ impl PooledConn {
             }
             let (conn, exchange, settings) = self.parts();
             let bounds = exchange.spec.timeouts.bounds(settings);
-            let drained = exchange.incoming.poll_drain(cx, conn, bounds);
+            let drained = poll_drain(&mut exchange.incoming, cx, conn, bounds);
             drained.map(|drained| drained.unwrap_or(false))
         });
         if timeout(DISCARD_MAX, drained).await.unwrap_or(false) {

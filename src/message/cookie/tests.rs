@@ -48,6 +48,17 @@ fn date() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)
 }
 
+/// 0 would remove the cookie.
+#[test]
+fn a_part_of_a_second_counts_as_one() {
+    for (millis, seconds) in [(0, 0), (1, 1), (1000, 1), (59_999, 60)] {
+        let mut headers = Headers::new();
+        let max_age = Some(Duration::from_millis(millis));
+        SetCookie { max_age, ..PLAIN }.append_to(&mut headers);
+        assert_eq!(headers.get("set-cookie"), Some(&*format!("a=b; Max-Age={seconds}")));
+    }
+}
+
 #[test]
 fn every_attribute_is_spelled_rfc6265bis_4_1_1() {
     check(PLAIN, "a=b");

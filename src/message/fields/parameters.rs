@@ -5,7 +5,7 @@ use std::fmt;
 
 use memchr::memchr;
 
-use super::name::{is_token, token_len};
+use super::name::{is_tchar, is_token, token_len};
 use super::value::trim;
 
 /// The parameters of a field's value, or of a member of a list, in order: `; name=token; name="quoted string"` (RFC 9110
@@ -150,13 +150,13 @@ fn token(text: &[u8]) -> (Cow<'_, [u8]>, usize) {
 
 /// The string up to the closing quote, and its length with both quotes.
 ///
-/// A backslash escapes a quote or a backslash, and otherwise stands for itself: some browsers send `C:\dir\file`.
+/// A backslash quotes an octet that no token has, and otherwise stands for itself: some clients send `C:\dir\file`.
 fn quoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, usize), ParametersError> {
     let mut at = 0;
     let mut quotes = 0;
     loop {
         match text[at..] {
-            [b'\\', b'"' | b'\\', ..] => (at, quotes) = (at + 2, quotes + 1),
+            [b'\\', quoted, ..] if needs_quoting(quoted) => (at, quotes) = (at + 2, quotes + 1),
             [b'"', ..] => break,
             [_, ..] => at += 1,
             [] => return Err(ParametersError),
@@ -170,12 +170,17 @@ fn quoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, usize), ParametersError> {
     }
 }
 
-/// Removes the backslashes that escape.
+fn needs_quoting(octet: u8) -> bool {
+    octet.is_ascii() && !is_tchar(octet)
+}
+
+/// Removes the backslashes that quote.
 fn unquoted(mut string: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(string.len());
     loop {
         let (octet, rest) = match string {
-            [b'\\', octet @ (b'"' | b'\\'), rest @ ..] | [octet, rest @ ..] => (*octet, rest),
+            [b'\\', quoted, rest @ ..] if needs_quoting(*quoted) => (*quoted, rest),
+            [octet, rest @ ..] => (*octet, rest),
             [] => return plain,
         };
         plain.push(octet);
@@ -212,6 +217,8 @@ mod tests {
         check(r#"v; a="x\"y\\z""#, Ok(&[("a", r#"x"y\z"#)]));
         check(r#"v; a="C:\dir\file""#, Ok(&[("a", r"C:\dir\file")]));
         check(r#"v; a="\\\"""#, Ok(&[("a", r#"\""#)]));
+        check(r#"v; a="a\ b\(c\)""#, Ok(&[("a", "a b(c)")]));
+        check(r#"v; a="C:\été\.git\_x""#, Ok(&[("a", r"C:\été\.git\_x")]));
     }
 
     #[test]

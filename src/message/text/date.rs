@@ -120,6 +120,11 @@ fn read_if_missing<T>(missing: &mut Option<T>, read: impl FnOnce() -> Option<T>)
     missing.is_some()
 }
 
+/// The seconds of an age (RFC 9111 §1.2.2). A part of one counts as a whole: 0 would take back what is to last.
+pub(crate) fn delta_seconds(age: Duration) -> u64 {
+    age.as_secs().saturating_add((age.subsec_nanos() > 0).into())
+}
+
 /// A number of that many digits, followed by the end or by anything that does not begin with a digit.
 fn number(word: &[u8], digits: RangeInclusive<usize>) -> Option<u32> {
     let len = word.iter().take_while(|octet| octet.is_ascii_digit()).count();

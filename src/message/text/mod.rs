@@ -9,6 +9,7 @@ mod octet_set;
 pub(crate) mod percent;
 
 pub use date::HttpDate;
+pub(crate) use date::delta_seconds;
 #[cfg(feature = "fs")]
 pub(crate) use date::month_number;
 pub(crate) use escape::attachment;

@@ -225,6 +225,9 @@ impl<'a> BodyReader<'a> {
         filtered: &mut FilteredBody,
     ) -> Poll<io::Result<usize>> {
         loop {
+            if self.incoming.has_failed() {
+                return self.poll_arrived(cx).map_err(io::Error::from);
+            }
             let count = filtered.next_piece()?;
             if count > 0 || filtered.is_at_end() {
                 return Poll::Ready(Ok(count));
@@ -248,17 +251,13 @@ impl<'a> BodyReader<'a> {
 
     /// Advances to the next piece as it was sent. Returns its length.
     fn poll_arrived(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
-        let piece = match (self.incoming.has_discarded(), self.conn.is_taken()) {
-            (true, _) => Poll::Ready(Err(discarded())),
+        match (self.incoming.has_discarded(), self.conn.is_taken()) {
+            (true, _) => Poll::Ready(Err(ExchangeError::body_discarded())),
             (false, true) => Poll::Ready(Ok(0)),
             (false, false) => {
                 self.conn.poll_shared(cx, |cx, conn, bounds| self.incoming.poll_piece(cx, conn, bounds))
             }
-        };
-        if matches!(piece, Poll::Ready(Err(_))) {
-            self.incoming.mark_body_end_unknown();
         }
-        piece
     }
 
     /// The current piece, in its content codings.
@@ -269,13 +268,6 @@ impl<'a> BodyReader<'a> {
             (len, _) => &self.request.body.bytes()[self.buffered..][..len],
         }
     }
-}
-
-/// The error of a body of which a part was discarded.
-pub(super) fn discarded() -> ExchangeError {
-    let text =
-        "a part of the body was discarded: while the response was sent, or because it could not be received";
-    ExchangeError::Io(io::Error::other(text))
 }
 
 /// A wait for the next piece. When a wait is given up, the time until the next one is not counted against the peer's

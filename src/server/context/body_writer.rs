@@ -11,7 +11,7 @@ use tokio::io::AsyncWrite;
 
 use super::transform::{Transform, TransformAction, TransformWriter};
 use crate::coding::Flush;
-use crate::exchange::{ExchangeError, Incoming, Outgoing, poll_flush};
+use crate::exchange::{ExchangeError, Incoming, Outgoing, poll_discard, poll_flush};
 use crate::message::content::is_event_stream;
 use crate::message::{BodyLength, Headers, Request, Response, Status};
 use crate::runtime::{Budget, MemoryShare};
@@ -255,7 +255,9 @@ impl<'a> BodyWriter<'a> {
     ) -> Poll<io::Result<T>> {
         let Some(incoming) = self.incoming.filter(|_| written.is_pending()) else { return written };
         self.conn
-            .poll_shared(cx, |cx, conn, bounds| incoming.borrow_mut().poll_discard(cx, conn, bounds).map(Err))
+            .poll_shared(cx, |cx, conn, bounds| {
+                poll_discard(&mut incoming.borrow_mut(), cx, conn, bounds).map(Err)
+            })
             .map_err(io::Error::from)
     }
 

@@ -10,12 +10,12 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use super::body_filter::FilteredBody;
-use super::body_reader::{BodyReader, discarded};
+use super::body_reader::BodyReader;
 use super::body_writer::BodyWriter;
 use super::extensions::Extensions;
 use super::head_filter::{HeadFilters, SentKind};
 use super::transform::Transform;
-use crate::exchange::{Cancel, Expectation, Incoming, Timeouts};
+use crate::exchange::{Cancel, ExchangeError, Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, PeerCredentials, Transport};
@@ -190,7 +190,7 @@ impl Context {
     /// As [`Context::buffer_body`], with `most` in place of [`Limits::body_max`](crate::Limits::body_max).
     pub async fn buffer_body_up_to(&mut self, most: usize) -> io::Result<()> {
         if self.exchange.incoming.get_mut().has_discarded() {
-            return Err(discarded().into());
+            return Err(ExchangeError::body_discarded().into());
         }
         let buffered = self.receive_body(most).await;
         let Context { request, exchange: Exchange { incoming, .. }, .. } = self;
@@ -202,8 +202,7 @@ impl Context {
             }
             Ok(()) => {}
             Err(_) => {
-                incoming.mark_body_end_unknown();
-                incoming.note_discarded(request.body.len());
+                incoming.give_up();
                 request.body.clear();
             }
         }

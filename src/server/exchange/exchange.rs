@@ -13,7 +13,9 @@ use super::exchange_info::{
 };
 use super::shared_conn::{OnPending, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
-use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
+use crate::exchange::{
+    Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_discard, poll_drain, poll_flush,
+};
 use crate::memory::{Reset, clear_cold, free_beyond};
 use crate::message::{BodyLength, Request, Response, Status, Version};
 use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
@@ -244,7 +246,7 @@ impl Exchange {
             let is_made = response.body.is_in_progress() && !own_waits.have_grown();
             let cancel = if is_made { bounds.cancel } else { bounds.cancel.only_on_reset() };
             // While the write waits, input is discarded; that is ready only with an error.
-            let failed = incoming.poll_discard(cx, conn, bounds);
+            let failed = poll_discard(incoming, cx, conn, bounds);
             if failed.is_pending() { cancel.poll_gone(cx, conn) } else { failed }.map(Err)
         })
         .map_err(Into::into)
@@ -258,7 +260,7 @@ impl Exchange {
             let flushed = poll_flush(cx, conn, bounds);
             if flushed.is_pending() {
                 observation.iter_mut().for_each(|observation| observation.note_response_time());
-                return incoming.get_mut().poll_discard(cx, conn, bounds).map(Err);
+                return poll_discard(incoming.get_mut(), cx, conn, bounds).map(Err);
             }
             core.count_traffic(conn);
             flushed
@@ -270,7 +272,7 @@ impl Exchange {
     pub(crate) fn poll_drain(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<bool, ExchangeError>> {
         self.note_response_time();
         let Exchange { incoming, conn, .. } = self;
-        conn.poll(|conn, bounds| incoming.get_mut().poll_drain(cx, conn, bounds))
+        conn.poll(|conn, bounds| poll_drain(incoming.get_mut(), cx, conn, bounds))
     }
 
     /// Checks that the connection can be upgraded.

@@ -121,6 +121,7 @@ pub(super) fn may_persist(
 ) -> bool {
     let may_follow = incoming.is_end_stream()
         || match incoming.expectation {
+            _ if incoming.has_failed() => false,
             // Without 100, the peer may send the body or leave it out.
             Expectation::Continue | Expectation::EndUnknown => false,
             Expectation::None if unread == UnreadBody::Keep => true,

@@ -1,7 +1,8 @@
 //! [`TrustedProxies`]: the proxies in front of a server, and which of their fields are believed (RFC 7239 §8.1).
 
+use std::cmp::Reverse;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use crate::error_text::Excerpt;
@@ -71,8 +72,8 @@ impl TrustedProxies {
         networks: impl IntoIterator<Item = N>,
     ) -> Result<TrustedProxies, NetworkParseError> {
         let networks = networks.into_iter().map(|text| Network::parse(text.as_ref()));
-        let networks = networks.collect::<Result<Vec<_>, _>>()?;
-        Ok(TrustedProxies::from_fn(move |ip| networks.iter().any(|network| network.contains(ip))))
+        let networks = NetworkSet::new(networks.collect::<Result<_, _>>()?);
+        Ok(TrustedProxies::from_fn(move |ip| networks.contains(ip)))
     }
 
     /// Creates proxies whose addresses `is_proxy` accepts. Networks can then change while the server runs.
@@ -124,10 +125,27 @@ impl fmt::Debug for TrustedProxies {
     }
 }
 
-/// Addresses that have a prefix in common.
+/// Networks in the order of their addresses, none of which is a part of another: a cloud has thousands.
+struct NetworkSet(Vec<Network>);
+
+impl NetworkSet {
+    fn new(mut networks: Vec<Network>) -> NetworkSet {
+        networks.sort_unstable_by_key(|network| (network.first, Reverse(network.last)));
+        // Two networks have no address in common, or all of one's.
+        networks.dedup_by(|next, before| next.last <= before.last);
+        NetworkSet(networks)
+    }
+
+    fn contains(&self, ip: IpAddr) -> bool {
+        let begun = self.0.partition_point(|network| network.first <= ip);
+        self.0[..begun].last().is_some_and(|network| ip <= network.last)
+    }
+}
+
+/// The addresses that have a prefix in common, which follow each other.
 struct Network {
-    address: IpAddr,
-    prefix_len: u32,
+    first: IpAddr,
+    last: IpAddr,
 }
 
 impl Network {
@@ -153,21 +171,16 @@ impl Network {
         is_valid.then(|| Network::new(address.to_canonical(), len - mapped_len))
     }
 
-    fn new(address: IpAddr, prefix_len: u32) -> Network {
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        Network { address, prefix_len: prefix_len.min(bits) }
-    }
-
-    fn contains(&self, ip: IpAddr) -> bool {
-        match (self.address, ip) {
-            (IpAddr::V4(own), IpAddr::V4(ip)) => {
-                (own.to_bits() ^ ip.to_bits()).leading_zeros() >= self.prefix_len
+    fn new(first: IpAddr, prefix_len: u32) -> Network {
+        let last = match first {
+            IpAddr::V4(ip) => {
+                (ip | Ipv4Addr::from_bits(u32::MAX.checked_shr(prefix_len).unwrap_or(0))).into()
             }
-            (IpAddr::V6(own), IpAddr::V6(ip)) => {
-                (own.to_bits() ^ ip.to_bits()).leading_zeros() >= self.prefix_len
+            IpAddr::V6(ip) => {
+                (ip | Ipv6Addr::from_bits(u128::MAX.checked_shr(prefix_len).unwrap_or(0))).into()
             }
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
-        }
+        };
+        Network { first, last }
     }
 }
 
@@ -215,6 +228,59 @@ mod tests {
             assert_eq!(outside.iter().find(contains), None, "{network}");
         }
         assert!(!TrustedProxies::new([""; 0]).unwrap().contains([10, 0, 0, 1].into()));
+    }
+
+    /// As a list that is read from its start finds it.
+    #[test]
+    fn networks_of_all_sizes_are_found_among_many() {
+        let texts = [
+            "10.0.0.0/8",
+            "10.1.0.0/16",
+            "9.9.9.9",
+            "9.9.9.9/32",
+            "10.255.255.255",
+            "11.0.0.0/31",
+            "::/96",
+            "::1",
+            "2001:db8::/32",
+            "2001:db8:1::/48",
+            "255.255.255.255",
+            "ffff::/16",
+        ];
+        let singles = texts.map(|text| TrustedProxies::new([text]).unwrap());
+        for (from, to) in [(0, 6), (3, 12), (6, 12), (0, 12)] {
+            let reversed = TrustedProxies::new(texts[from..to].iter().rev()).unwrap();
+            for ip in [
+                "0.0.0.0",
+                "9.9.9.8",
+                "9.9.9.9",
+                "9.9.9.10",
+                "10.0.0.0",
+                "10.1.2.3",
+                "10.2.0.0",
+                "10.255.255.255",
+                "11.0.0.0",
+                "11.0.0.1",
+                "11.0.0.2",
+                "255.255.255.254",
+                "255.255.255.255",
+                "::",
+                "::1",
+                "::ffff",
+                "::1:0:0",
+                "2001:db7::1",
+                "2001:db8::1",
+                "2001:db8:1::1",
+                "2001:db8:2::1",
+                "2001:db9::",
+                "fffe::",
+                "ffff::1",
+            ] {
+                let ip = ip.parse().unwrap();
+                let expected = singles[from..to].iter().any(|proxies| proxies.contains(ip));
+                assert_eq!(reversed.contains(ip), expected, "{ip} in {from}..{to}");
+            }
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod memory;
 mod memory_growth;
 #[cfg(feature = "proxy-protocol")]
 mod proxy_protocol;
+mod refused_bodies;
 #[cfg(all(feature = "access-log", feature = "tls"))]
 mod refused_heads;
 mod request_head;

@@ -355,6 +355,7 @@ pub(super) struct CertResolver {
 }
 
 /// The identities at one time.
+#[derive(Clone)]
 pub(super) struct CertTable {
     /// The identity for peers that name no host, or a host without a certificate.
     default: Identity,
@@ -374,6 +375,11 @@ impl CertResolver {
         self.refused.send_replace(None);
     }
 
+    /// Adds an identity to those of the table.
+    pub(super) fn add(&self, identity: Identity) {
+        self.table.update(|table| Arc::make_mut(table).add(identity));
+    }
+
     /// Has all servers report that a replacement was refused.
     pub(super) fn refuse(&self, error: &ConfigError) {
         self.refused.send_replace(Some(format!("{error:#}").into()));
@@ -386,6 +392,13 @@ impl CertResolver {
 
     pub(super) fn table(&self) -> Arc<CertTable> {
         self.table.get()
+    }
+}
+
+impl Clone for CertResolver {
+    /// A resolver whose identities are replaced apart.
+    fn clone(&self) -> CertResolver {
+        CertResolver { table: Replaceable::new(self.table()), refused: watch::Sender::default() }
     }
 }
 
@@ -403,18 +416,26 @@ impl fmt::Debug for CertResolver {
 }
 
 impl CertTable {
-    pub(super) fn new(default: Identity, others: Vec<Identity>) -> CertTable {
-        let mut by_name = HashMap::<String, Vec<Arc<CertifiedKey>>>::new();
-        for identity in std::iter::once(&default).chain(&others) {
-            for name in identity.names() {
-                by_name.entry(name).or_default().push(identity.key.clone());
-            }
+    pub(super) fn new(default: Identity, others: impl IntoIterator<Item = Identity>) -> CertTable {
+        let default_keys = vec![default.key.clone()];
+        let by_name = default.names().into_iter().map(|name| (name, default_keys.clone())).collect();
+        let mut table = CertTable { default, default_keys, others: Vec::new(), by_name };
+        others.into_iter().for_each(|other| table.add(other));
+        table
+    }
+
+    /// Adds an identity, which is shown where those before it cannot be.
+    fn add(&mut self, other: Identity) {
+        let mut is_of_default = false;
+        for name in other.names() {
+            let keys = self.by_name.entry(name).or_default();
+            is_of_default |= keys.first().is_some_and(|first| Arc::ptr_eq(first, &self.default.key));
+            keys.push(other.key.clone());
         }
-        let names = default.names();
-        let same = others.iter().filter(|other| other.names().iter().any(|name| names.contains(name)));
-        let default_keys =
-            std::iter::once(&default).chain(same).map(|identity| identity.key.clone()).collect();
-        CertTable { default, default_keys, others, by_name }
+        if is_of_default {
+            self.default_keys.push(other.key.clone());
+        }
+        self.others.push(other);
     }
 
     /// Checks that all certificates are valid at this time.
@@ -425,12 +446,6 @@ impl CertTable {
     /// The default, and the others.
     pub(super) fn identities(&self) -> impl Iterator<Item = &Identity> {
         std::iter::once(&self.default).chain(&self.others)
-    }
-
-    /// Returns these identities and one more.
-    pub(super) fn and(&self, identity: Identity) -> CertTable {
-        let others = self.others.iter().cloned().chain([identity]);
-        CertTable::new(self.default.clone(), others.collect())
     }
 
     /// The first identity for `name` with a key that the peer can use, or else the first for `name`. Without one, the same

@@ -21,6 +21,10 @@ impl<T: Clone> Replaceable<T> {
     pub(super) fn set(&self, value: T) {
         *write_lock(&self.0) = value;
     }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut T)) {
+        change(&mut write_lock(&self.0));
+    }
 }
 
 impl<T> Clone for Replaceable<T> {

@@ -155,9 +155,7 @@ impl ServerTls {
     /// Adds an `identity` for the hosts of its certificate. Of several for one host, such as with an RSA key and with
     /// an elliptic curve key, the first that the peer can use is shown. Wildcards, such as `*.example.com`, come last.
     pub fn and_identity(self, identity: Identity) -> ServerTls {
-        self.with(|settings| {
-            settings.resolver = Arc::new(CertResolver::new(settings.resolver.table().and(identity)));
-        })
+        self.with(|settings| Arc::make_mut(&mut settings.resolver).add(identity))
     }
 
     /// Asks peers for a certificate, without requiring one. A certificate must lead to `roots`, and is in
@@ -283,7 +281,7 @@ impl ServerTls {
         let default = identities.next().ok_or(ConfigError::NoCertificate);
         let Source::Settings(settings) = &self.source else { return default.map(drop) };
         let replace = |default| {
-            let table = CertTable::new(default, identities.collect());
+            let table = CertTable::new(default, identities);
             settings.check_dates(&table)?;
             settings.resolver.set(table);
             Ok(())
