@@ -35,9 +35,10 @@ impl BodyFailure {
                 _ => BodyFailure::Wire(*error),
             },
             ExchangeError::NoMemory => BodyFailure::NoMemory,
-            ExchangeError::Io(error) if error.kind() == io::ErrorKind::Other => BodyFailure::Discarded,
             ExchangeError::Io(error) | ExchangeError::Source(error) => BodyFailure::Io(error.kind()),
-            ExchangeError::Length | ExchangeError::Unfinished => BodyFailure::Discarded,
+            ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Discarded => {
+                BodyFailure::Discarded
+            }
         }
     }
 
@@ -53,7 +54,7 @@ impl BodyFailure {
             BodyFailure::Wire(error) => error.into(),
             BodyFailure::NoMemory => ExchangeError::NoMemory,
             BodyFailure::Io(kind) => ExchangeError::Io(kind.into()),
-            BodyFailure::Discarded => ExchangeError::body_discarded(),
+            BodyFailure::Discarded => ExchangeError::Discarded,
         }
     }
 }
@@ -75,7 +76,7 @@ mod tests {
             WireError::ChunkData.into(),
             ExchangeError::NoMemory,
             ExchangeError::Io(io::ErrorKind::ConnectionReset.into()),
-            ExchangeError::body_discarded(),
+            ExchangeError::Discarded,
         ] {
             let again = BodyFailure::new(&error).error();
             assert_eq!((again.status(), again.kind()), (error.status(), error.kind()), "{error}");

@@ -39,6 +39,9 @@ pub enum ExchangeError {
     /// The handler returned without finishing the response that it streamed, for example with
     /// [`BodyWriter::finish`](crate::BodyWriter::finish).
     Unfinished,
+    /// The handler reads a body of which a part was discarded: while a response was sent, or because it could not be
+    /// received.
+    Discarded,
     /// The application's source of a streamed body failed.
     Source(io::Error),
 }
@@ -80,7 +83,10 @@ impl ExchangeError {
     pub(crate) fn is_of_handler(&self) -> bool {
         match self {
             ExchangeError::TimedOut(phase, _) => *phase == Phase::Handler,
-            ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => true,
+            ExchangeError::Length
+            | ExchangeError::Unfinished
+            | ExchangeError::Discarded
+            | ExchangeError::Source(_) => true,
             _ => false,
         }
     }
@@ -134,13 +140,6 @@ impl ExchangeError {
         ExchangeError::Wire(WireError::BodyTooLarge, Some(WireDetail::body_too_large(body_max, announced)))
     }
 
-    /// The error of a body of which a part was discarded.
-    #[cold]
-    pub(crate) fn body_discarded() -> ExchangeError {
-        let text = "a part of the body was discarded: while the response was sent, or because it could not be received";
-        ExchangeError::Io(io::Error::other(text))
-    }
-
     /// Adds to `error`, which was found in `text`, the field or the limit in question.
     #[cold]
     pub(super) fn with_detail(error: WireError, text: &[u8], limits: &Limits) -> ExchangeError {
@@ -157,7 +156,9 @@ impl ExchangeError {
             ExchangeError::Incomplete => io::ErrorKind::UnexpectedEof,
             ExchangeError::PeerClosed | ExchangeError::NoCloseFrame => io::ErrorKind::ConnectionAborted,
             ExchangeError::Io(error) | ExchangeError::Source(error) => error.kind(),
-            ExchangeError::Length | ExchangeError::Unfinished => io::ErrorKind::InvalidInput,
+            ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Discarded => {
+                io::ErrorKind::InvalidInput
+            }
             ExchangeError::NoMemory => io::ErrorKind::ResourceBusy,
             ExchangeError::TimedOut(..) => io::ErrorKind::TimedOut,
             ExchangeError::Wire(..) => io::ErrorKind::InvalidData,
@@ -178,9 +179,10 @@ impl ExchangeError {
                 None
             }
             ExchangeError::Wire(error, _) => Some(error.status()),
-            ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => {
-                Some(Status::INTERNAL_SERVER_ERROR)
-            }
+            ExchangeError::Length
+            | ExchangeError::Unfinished
+            | ExchangeError::Discarded
+            | ExchangeError::Source(_) => Some(Status::INTERNAL_SERVER_ERROR),
         }
     }
 }
@@ -196,7 +198,8 @@ pub(crate) fn cut_as_end(read: Result<usize, ConnError>) -> Result<usize, ConnEr
 
 impl fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_error(f, self, |f| match self {
+        write_error(f, self, |f| {
+            match self {
             ExchangeError::Incomplete => f.write_str("the peer closed before the message was complete"),
             ExchangeError::PeerClosed => f.write_str("the peer closed before it was answered in full"),
             ExchangeError::NoCloseFrame => {
@@ -211,7 +214,11 @@ impl fmt::Display for ExchangeError {
             ExchangeError::Unfinished => {
                 f.write_str("the handler did not finish the response that it had begun")
             }
+            ExchangeError::Discarded => f.write_str(
+                "a part of the body was discarded: while the response was sent, or because it could not be received",
+            ),
             ExchangeError::Source(_) => f.write_str("the source of the content failed"),
+        }
         })
     }
 }
@@ -242,7 +249,8 @@ impl Error for ExchangeError {
             | ExchangeError::Wire(..)
             | ExchangeError::NoMemory
             | ExchangeError::Length
-            | ExchangeError::Unfinished => None,
+            | ExchangeError::Unfinished
+            | ExchangeError::Discarded => None,
             ExchangeError::Io(error) | ExchangeError::Source(error) => Some(error),
         }
     }

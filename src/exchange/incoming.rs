@@ -331,7 +331,7 @@ impl Incoming {
     /// Gives the body up, since a part of what was received is lost.
     pub(crate) fn give_up(&mut self) {
         if !self.has_failed() {
-            self.fail(ExchangeError::body_discarded());
+            self.fail(ExchangeError::Discarded);
         }
     }
 

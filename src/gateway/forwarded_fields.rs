@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use crate::message::{Authority, FieldName, Headers, Request, Response, Scheme, Status, describes_client};
+use crate::message::{
+    Authority, FieldName, Headers, Request, Response, SINGLE_FIELDS, Scheme, Status, describes_client,
+};
 use crate::server::{
     Context, FORWARDED, ForwardedHeader, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO,
 };
@@ -119,9 +121,8 @@ fn set_or_remove(headers: &mut Headers, name: FieldName<'_>, value: Option<&str>
 /// of the handler.
 pub(super) fn merge_heads(behind: &mut Response, of_handler: &Headers) -> Headers {
     let connection_options = forward_fields(behind);
-    // A response has one id.
-    if of_handler.contains(REQUEST_ID) {
-        behind.headers.remove(REQUEST_ID);
+    for name in SINGLE_FIELDS.iter().filter(|name| of_handler.contains(name)) {
+        behind.headers.remove(name);
     }
     behind.headers.append_all(of_handler);
     connection_options
@@ -139,6 +140,3 @@ fn forward_fields(Response { status, headers, .. }: &mut Response) -> Headers {
     headers.append_all(&named);
     connection_options
 }
-
-/// The field of [`RequestId`](crate::middleware::RequestId), which servers behind set as well.
-const REQUEST_ID: &str = "x-request-id";

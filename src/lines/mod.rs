@@ -7,7 +7,5 @@ mod target;
 mod writer;
 
 pub(crate) use log::Log;
-pub(crate) use target::LineTarget;
-#[cfg(feature = "acme")]
-pub(crate) use target::notice;
+pub(crate) use target::{LineTarget, notice};
 pub(crate) use writer::LineWriter;

@@ -221,7 +221,10 @@ impl ErrorCounts {
                 &mut self.incomplete
             }
             ExchangeError::Io(_) => &mut self.io,
-            ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => &mut self.handler,
+            ExchangeError::Length
+            | ExchangeError::Unfinished
+            | ExchangeError::Discarded
+            | ExchangeError::Source(_) => &mut self.handler,
         }
     }
 

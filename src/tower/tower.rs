@@ -15,7 +15,7 @@ use tower_service::Service;
 use super::tower_body::{BodyPump, TowerBody};
 use crate::exchange::ExchangeError;
 use crate::http_types::{append_header_map, to_http_request};
-use crate::message::{Headers, Response, Status};
+use crate::message::{Headers, Response, SINGLE_FIELDS, Status};
 use crate::runtime::join_first;
 use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, RespondError, Result};
 
@@ -212,6 +212,9 @@ where
     let is_head_request = ctx.is_head_request();
     let response = &mut ctx.response;
     response.status = returned_status(head.status, response.status)?;
+    for name in SINGLE_FIELDS.iter().filter(|name| head.headers.contains_key(**name)) {
+        response.headers.remove(name);
+    }
     append_header_map(&mut response.headers, &head.headers)?;
     let exact = body.size_hint().exact();
     if is_head_request || has_no_content(response.status) {

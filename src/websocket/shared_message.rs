@@ -7,6 +7,7 @@ use std::task;
 use bytes::Bytes;
 
 use super::options::DeflateOptions;
+use crate::runtime::Budget;
 use crate::websocket::codec::{DeflateParams, SharedForm, WINDOW_BITS_MAX, WINDOW_BITS_MIN, encode_alone};
 use crate::websocket::frame::{Message, MessageKind};
 use crate::websocket::link::Link;
@@ -44,7 +45,10 @@ impl SharedMessage {
     ) -> io::Result<()> {
         match link.encoder.shares(self.payload().len()) {
             SharedForm::Plain => link.write_frame(cx, &self.frame),
-            SharedForm::Deflated(deflate) => link.write_frame(cx, self.deflated(deflate)?),
+            SharedForm::Deflated(deflate) => {
+                let frame = self.deflated(deflate, &mut link.budget)?;
+                link.write_frame(cx, frame)
+            }
             SharedForm::Own => link.write_message(cx, self.message()),
         }
     }
@@ -61,12 +65,13 @@ impl SharedMessage {
         }
     }
 
-    /// The frame that is compressed as `deflate` says.
-    fn deflated(&self, deflate: (DeflateParams, DeflateOptions)) -> io::Result<&[u8]> {
+    /// The frame that is compressed as `deflate` says, which the first member does that needs it.
+    fn deflated(&self, deflate: (DeflateParams, DeflateOptions), budget: &mut Budget) -> io::Result<&[u8]> {
         let deflated = &self.deflated[usize::from(deflate.0.window_bits - WINDOW_BITS_MIN)];
         if let Some(frame) = deflated.get() {
             return Ok(frame);
         }
+        budget.spend(self.payload().len());
         let mut frame = Vec::new();
         encode_alone(self.message(), Some(deflate), &mut frame)?;
         Ok(deflated.get_or_init(|| frame.into()))

@@ -204,6 +204,9 @@ pub(crate) fn is_tchar(octet: u8) -> bool {
 
 const TCHAR: &OctetSet = &OctetSet::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~");
 
+/// The fields that middleware sets on a response before the handler runs, and that it has once (RFC 6797 §6.1).
+pub(crate) const SINGLE_FIELDS: [&str; 2] = ["strict-transport-security", "x-request-id"];
+
 /// The fields that describe content, and go when it goes, in requests and in responses (RFC 9110 §6.6.2, §8, §14.4, RFC
 /// 6266, RFC 9530).
 pub(crate) const CONTENT_FIELDS: [FieldName<'static>; 13] = [

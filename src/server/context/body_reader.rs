@@ -252,7 +252,7 @@ impl<'a> BodyReader<'a> {
     /// Advances to the next piece as it was sent. Returns its length.
     fn poll_arrived(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
         match (self.incoming.has_discarded(), self.conn.is_taken()) {
-            (true, _) => Poll::Ready(Err(ExchangeError::body_discarded())),
+            (true, _) => Poll::Ready(Err(ExchangeError::Discarded)),
             (false, true) => Poll::Ready(Ok(0)),
             (false, false) => {
                 self.conn.poll_shared(cx, |cx, conn, bounds| self.incoming.poll_piece(cx, conn, bounds))

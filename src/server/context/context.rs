@@ -134,7 +134,7 @@ impl Context {
 
 impl Context {
     /// Returns a [`BodyReader`], to read the request's body as it arrives. If the body was buffered, the buffer is
-    /// read.
+    /// read, by each reader from its start.
     ///
     /// The unread part is discarded after the handler, or during the writes of the response. Beyond
     /// [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the response.
@@ -190,7 +190,7 @@ impl Context {
     /// As [`Context::buffer_body`], with `most` in place of [`Limits::body_max`](crate::Limits::body_max).
     pub async fn buffer_body_up_to(&mut self, most: usize) -> io::Result<()> {
         if self.exchange.incoming.get_mut().has_discarded() {
-            return Err(ExchangeError::body_discarded().into());
+            return Err(ExchangeError::Discarded.into());
         }
         let buffered = self.receive_body(most).await;
         let Context { request, exchange: Exchange { incoming, .. }, .. } = self;

@@ -1,15 +1,18 @@
 //! [`ErrorLog`]: a line for each failure that an operator must see.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
 use std::io::{self, Write};
+use std::panic::PanicHookInfo;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
 use std::time::SystemTime;
 
 use super::observer::{CoreEvents, Observer};
 use super::report_limiter::KindLimiter;
-use crate::lines::{LineTarget, LineWriter, Log};
+use crate::lines::{LineTarget, LineWriter, Log, notice};
 use crate::memory::lock;
 use crate::message::HttpDate;
 use crate::server::error::ErrorReport;
@@ -24,7 +27,7 @@ use crate::server::error::ErrorReport;
 ///
 /// Behind a [proxy](crate::Server::trusted_proxies) the line has the client, and the proxy:
 /// `to 192.0.2.1 through 10.0.0.1:50000`. Of a panic it has the request. The message and the place are written by the
-/// panic hook of the program.
+/// panic hook of the program: see [`ErrorLog::panic_hook`].
 ///
 /// A thread of the log's own writes, so a blocked terminal halts no core. The thread starts with the first line. Of
 /// each kind, a core writes at most 10 lines a second, and at most one of failures without a request. The next line has
@@ -125,6 +128,38 @@ impl ErrorLog {
         }
     }
 
+    /// Returns a [hook](std::panic::set_hook) that writes panics to this log: a line with the thread, the place and the
+    /// message, and a backtrace below it if `RUST_BACKTRACE` asks for one.
+    ///
+    /// The hook of the standard library writes to standard error on the thread that panics. A terminal or a pipe that
+    /// nobody reads then halts a core for ever, at the first panic of a handler that finds it full.
+    ///
+    /// Panics after the drop of the log go to standard error, for which a thread waits at most 100 ms. With
+    /// `panic = "abort"`, all of them do.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use corehttp::server::ErrorLog;
+    /// use corehttp::{Context, Server};
+    ///
+    /// let log = ErrorLog::stderr();
+    /// std::panic::set_hook(Box::new(log.panic_hook()));
+    /// Server::bind("127.0.0.1:8080").observe(log).run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))?;
+    /// # Ok::<(), corehttp::Error>(())
+    /// ```
+    pub fn panic_hook(&self) -> impl Fn(&PanicHookInfo<'_>) + Send + Sync + 'static {
+        // The program never drops its hook, which must not keep the log.
+        let inner = Arc::downgrade(&self.inner);
+        move |panic| {
+            let text = panic_line(SystemTime::now(), panic);
+            match inner.upgrade() {
+                Some(inner) if cfg!(panic = "unwind") => inner.write(&text),
+                _ => notice(text),
+            }
+        }
+    }
+
     /// Returns how many lines were dropped, for lack of room or of a thread, or after a failure to write.
     pub fn dropped(&self) -> u64 {
         let LogInner { writer, unwritten, .. } = &*self.inner;
@@ -147,7 +182,7 @@ impl Observer for ErrorLog {
             if log.scope.has(report)
                 && let Some(suppressed) = limiter.admit(report)
             {
-                log.inner.write(report, suppressed);
+                log.inner.write(&line(SystemTime::now(), report, suppressed));
             }
         });
     }
@@ -164,13 +199,15 @@ impl Scope {
 }
 
 impl LogInner {
-    fn write(&self, report: &ErrorReport<'_>, suppressed: u64) {
+    fn write(&self, line: &str) {
         let Some(writer) = self.writer() else {
             self.unwritten.fetch_add(1, Ordering::Relaxed);
             return Log::Error.count_dropped(1);
         };
-        let text = line(SystemTime::now(), report, suppressed);
-        writer.push(|lines| lines.extend_from_slice(text.as_bytes()));
+        writer.push(|lines| {
+            lines.extend_from_slice(line.as_bytes());
+            lines.push(b'\n');
+        });
     }
 
     /// The thread that writes, which begins with the first line. If it cannot be made, the next line tries again.
@@ -194,7 +231,23 @@ fn line(time: SystemTime, report: &ErrorReport<'_>, suppressed: u64) -> String {
     if suppressed > 0 {
         line.push_str(&format!("; {suppressed} more suppressed"));
     }
-    line.replace(['\r', '\n'], " ") + "\n"
+    without_line_ends(&line)
+}
+
+/// The line of a panic, above its backtrace.
+fn panic_line(time: SystemTime, panic: &PanicHookInfo<'_>) -> String {
+    let thread = thread::current();
+    let thread = thread.name().unwrap_or("without a name");
+    let line = format!("{} error thread {thread} {panic}", HttpDate::new(time).to_rfc3339());
+    let backtrace = Backtrace::capture();
+    match backtrace.status() {
+        BacktraceStatus::Captured => format!("{}\n{backtrace}", without_line_ends(&line)),
+        _ => without_line_ends(&line),
+    }
+}
+
+fn without_line_ends(line: &str) -> String {
+    line.replace(['\r', '\n'], " ")
 }
 
 /// As many lines of one kind tell what happens; more hide the rest.

@@ -28,7 +28,7 @@ pub(crate) struct Link<R: RoleParts> {
     /// Whether the peer was behind when bytes were last sent: some of them wait until it has taken others.
     is_behind: bool,
     /// Messages that are compressed to little hardly ever wait for the socket.
-    budget: Budget,
+    pub(in crate::websocket) budget: Budget,
     /// The part of `memory_budget` that is reserved for messages which wait for a slow peer.
     reserved: MemoryShare,
     memory_budget: MemoryBudget,

@@ -141,6 +141,31 @@ fn a_log_whose_thread_cannot_be_made_counts_its_lines_and_tries_again() {
     });
 }
 
+/// Also while nobody reads standard error, to which the hook of the standard library writes.
+#[test]
+fn panics_are_lines_of_the_log() {
+    alone("observe::error_log::panics_are_lines_of_the_log", || {
+        let written = Written::default();
+        let log = ErrorLog::from_writer(written.clone());
+        std::panic::set_hook(Box::new(log.panic_hook()));
+        let served = Served::with(|server| server.observe(log), panics);
+        assert_eq!(status(&served.ask(get("/"))), 500);
+        eventually("both lines are written", || written.text().lines().count() == 2);
+        let text = written.text();
+        let line = text.lines().find(|line| line.contains(" error thread corehttp-")).unwrap();
+        assert!(line.contains("tests/it/observe/error_log.rs:") && line.ends_with(": no  way"), "{line}");
+        drop(served);
+        // The log is gone, and panics are no longer its matter.
+        assert!(std::panic::catch_unwind(|| panic!("late")).is_err());
+        assert!(!written.text().contains("late"));
+        _ = std::panic::take_hook();
+    });
+
+    fn panics(_: &mut Context) {
+        panic!("no\r\nway")
+    }
+}
+
 /// A quiet night with logrotate.
 #[cfg(unix)]
 #[test]

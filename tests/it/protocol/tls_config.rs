@@ -24,8 +24,8 @@ use corehttp::tls::rustls::version::{TLS12, TLS13};
 use corehttp::tls::rustls::{ClientConfig, HandshakeKind, KeyLog, RootCertStore, ServerConfig};
 use corehttp::tls::{self, ClientTls, ServerTls};
 use corehttp::{
-    Address, Client, ClientBuilder, ClientError, Context, Request, Server, ServerHandle, TrustedProxies,
-    block_on,
+    Address, Client, ClientBuilder, ClientError, Context, IntoHandler, Request, Server, ServerHandle,
+    TrustedProxies, block_on,
 };
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use tokio::io::{AsyncWriteExt, duplex};
@@ -358,8 +358,8 @@ fn a_configuration_is_replaced_while_the_server_runs() {
     let served = Served::with(|server| server.tls(tls.clone()), tell);
     assert!(greet(&served, secured.peer(), "a.example").is_ok());
     greet(&served, secured.peer(), "b.example").unwrap_err();
-    // These have no effect on it.
-    tls.replace_identities([identity(&secured.authority.issue(&["b.example"]))]).unwrap();
+    let refused = tls.replace_identities([identity(&secured.authority.issue(&["b.example"]))]);
+    assert!(matches!(refused, Err(tls::ConfigError::WholeConfig)), "{refused:?}");
     greet(&served, secured.peer(), "b.example").unwrap_err();
     tls.replace_config(config("b.example"));
     assert!(greet(&served, secured.peer(), "b.example").is_ok());
@@ -891,6 +891,47 @@ fn hsts_is_sent_over_tls_alone_rfc6797_7() {
             received.lines().filter_map(|line| line.strip_prefix("strict-transport-security: ")).collect();
         assert_eq!(values, Vec::from_iter(expected), "{proto} {path}: {received}");
     }
+}
+
+/// Browsers take the first of several (RFC 6797 §8.1), and a server behind knows less of the host than that in front.
+#[test]
+fn hsts_is_one_field_rfc6797_6_1() {
+    let behind = MemoryListener::new();
+    let sets = |ctx: &mut Context| -> corehttp::Result {
+        Ok(ctx.response.headers.set("strict-transport-security", "max-age=0")?)
+    };
+    let sets = Server::bind(&behind).cores(1).start(sets).unwrap();
+    let host = Client::builder().connect_to(&behind).build().host("http://behind").unwrap();
+    let passes = async move |ctx: &mut Context| -> corehttp::Result {
+        let onward = ctx.request.forwarded_to("/")?;
+        ctx.forward(host.open_call(&onward)).await
+    };
+    check_hsts(passes, "max-age=9");
+    sets.stop(Duration::ZERO);
+
+    #[cfg(feature = "tower")]
+    check_hsts(
+        corehttp::tower::Tower::new(tower::service_fn(async |_| {
+            let response = http::Response::builder().header("strict-transport-security", "max-age=7");
+            response.body(String::new()).map_err(std::io::Error::other)
+        })),
+        "max-age=7",
+    );
+}
+
+#[track_caller]
+fn check_hsts<Kind, H>(app: H, expected: &str)
+where
+    H: IntoHandler<Kind>,
+    H::Handler: Send + Sync,
+{
+    let loopback = TrustedProxies::new(["127.0.0.0/8"]).unwrap();
+    let proxies = loopback.headers([ForwardedHeader::XForwardedProto]);
+    let hsts = Hsts::new(Duration::from_secs(9));
+    let served = Served::with(|server| server.trusted_proxies(proxies), wrap(hsts, app));
+    let received = served.ask("GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-proto: https\r\n\r\n");
+    let values = received.lines().filter_map(|line| line.strip_prefix("strict-transport-security: "));
+    assert_eq!(Vec::from_iter(values), [expected], "{received}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Broadcasts: one message for many WebSockets, on all cores.
 
 use std::cell::Cell;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -15,6 +17,7 @@ use tokio::task::{spawn_local, yield_now};
 use tokio::time::sleep;
 
 use super::support::{HEAD, RSV1, TEXT, close, frame, read_all, shown};
+use crate::protocol::turns::{Flood, most_in_a_turn};
 use crate::support::{ErrorReports, Served, eventually, paused};
 
 async fn chat(ctx: &mut Context, room: &Broadcast, settings: &websocket::Options) -> corehttp::Result {
@@ -70,6 +73,33 @@ fn a_message_reaches_all_members_on_all_cores() {
         eventually("all have left", || room.members() == 0);
     })
     .unwrap();
+}
+
+/// To compress a message takes long, and what comes out is small.
+#[test]
+fn a_member_that_compresses_takes_turns() {
+    for (text, turns_min) in [("x".repeat(64 << 10), 14), ("short".to_owned(), 1)] {
+        let polled = Rc::<Cell<usize>>::default();
+        let polls = Rc::clone(&polled);
+        let forwards = async move |ctx: &mut Context| -> corehttp::Result {
+            let deflate = Some(DeflateOptions::default());
+            let mut socket =
+                ctx.websocket(&websocket::Options { deflate, ..websocket::Options::default() }).await?;
+            let room = Broadcast::new(64);
+            let mut member = room.join(OnLag::Skip);
+            (0..64).for_each(|_| _ = room.send(&text));
+            drop(room);
+            let mut forwarding = pin!(member.forward(&mut socket.writer));
+            let counted = poll_fn(|cx| {
+                polls.set(polls.get() + 1);
+                forwarding.as_mut().poll(cx)
+            });
+            Ok(counted.await?)
+        };
+        let peer = Flood::new(&format!("{HEAD}{DEFLATE}\r\n"), "x");
+        most_in_a_turn(Server::new().service(forwards), peer, &polled);
+        assert!((turns_min..=turns_min + 4).contains(&polled.get()), "{} turns", polled.get());
+    }
 }
 
 /// The bytes are the same for all members, compressed or not.

@@ -173,7 +173,8 @@ impl ClientTls {
     }
 
     /// Replaces the authorities that are trusted, from the next handshake on, in all clones including those of clients.
-    /// Earlier sessions are not resumed, and open connections are not affected.
+    /// Earlier sessions are not resumed, and open connections are not affected. Has no effect after
+    /// [`ClientTls::from_config`].
     pub fn replace_roots(&self, roots: Roots) {
         if let Source::Settings(settings) = &self.0 {
             settings.roots.set(roots);
@@ -182,7 +183,7 @@ impl ClientTls {
 
     /// Replaces or removes the certificate for servers, from the next handshake on, in all clones including those of
     /// clients. Earlier sessions are not resumed, and open connections are not affected. As with
-    /// [`ClientTls::identity`], the dates are left to the server.
+    /// [`ClientTls::identity`], the dates are left to the server. Has no effect after [`ClientTls::from_config`].
     pub fn replace_identity(&self, identity: impl Into<Option<Identity>>) {
         if let Source::Settings(settings) = &self.0 {
             settings.identity.set(identity.into());

@@ -46,6 +46,9 @@ pub enum ConfigError {
     Key(Box<dyn StdError + Send + Sync>),
     /// A provider has not the cryptography that TLS 1.3 needs.
     Provider(Box<dyn StdError + Send + Sync>),
+    /// The settings are a [whole configuration](crate::tls::ServerTls::from_config) of rustls, whose certificates are not
+    /// replaced alone. See [`ServerTls::replace_config`](crate::tls::ServerTls::replace_config).
+    WholeConfig,
     /// The platform has no certificate authorities that it trusts.
     Platform(Option<Box<dyn StdError + Send + Sync>>),
 }
@@ -135,6 +138,9 @@ impl fmt::Display for ConfigError {
             }
             ConfigError::Key(_) => f.write_str("the private key cannot be used, or is not the certificate's"),
             ConfigError::Provider(_) => f.write_str("the provider has no suite for TLS 1.3"),
+            ConfigError::WholeConfig => f.write_str(
+                "the certificates are a part of a whole configuration: see `ServerTls::replace_config`",
+            ),
             ConfigError::Platform(_) => f.write_str("the platform trusts no certificates"),
         })
     }
@@ -147,6 +153,7 @@ impl StdError for ConfigError {
             ConfigError::Content(_, cause) => Some(&**cause),
             ConfigError::NoCertificate
             | ConfigError::NoKey
+            | ConfigError::WholeConfig
             | ConfigError::Expired { .. }
             | ConfigError::NotYetValid { .. } => None,
             ConfigError::Pem(cause)

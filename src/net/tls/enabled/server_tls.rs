@@ -272,14 +272,15 @@ impl ServerTls {
     /// Fails with [`ConfigError::NoCertificate`] if there are none. Fails with [`ConfigError::Expired`] or
     /// [`ConfigError::NotYetValid`] if one is not valid now. [`ServerTls::check_dates`] turns the second check off.
     /// After an error, nothing is replaced. Running servers report the error as
-    /// [`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate).
+    /// [`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate). After [`ServerTls::from_config`], fails with
+    /// [`ConfigError::WholeConfig`].
     pub fn replace_identities(
         &self,
         identities: impl IntoIterator<Item = Identity>,
     ) -> Result<(), ConfigError> {
+        let Source::Settings(settings) = &self.source else { return Err(ConfigError::WholeConfig) };
         let mut identities = identities.into_iter();
         let default = identities.next().ok_or(ConfigError::NoCertificate);
-        let Source::Settings(settings) = &self.source else { return default.map(drop) };
         let replace = |default| {
             let table = CertTable::new(default, identities);
             settings.check_dates(&table)?;
@@ -318,7 +319,7 @@ impl ServerTls {
 
     /// Replaces the roots that certificates of peers must lead to, from the next handshake on, in all clones including
     /// those of running servers. Earlier sessions are not resumed, and open connections are not affected. Has no effect
-    /// if peers are not asked for certificates.
+    /// if peers are not asked for certificates, or after [`ServerTls::from_config`].
     pub fn replace_roots(&self, roots: Roots) {
         if let Source::Settings(settings) = &self.source {
             settings.client_auth.replace(roots);
