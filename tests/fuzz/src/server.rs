@@ -2,6 +2,7 @@
 //! cut; a strict reader reads its responses; memory is bounded; and nothing of it shows in the next exchange.
 
 use std::cell::RefCell;
+use std::io;
 use std::time::Duration;
 
 use corehttp::{BodyPlan, Context, Handler, Limits, Request, Server};
@@ -125,7 +126,7 @@ struct Soil;
 impl Handler for Application {
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
         match ctx.request.path().as_bytes().get(1) {
-            Some(b's' | b'w' | b'e') => BodyPlan::Stream,
+            Some(b's' | b'w' | b'e' | b'l') => BodyPlan::Stream,
             _ => BodyPlan::Buffer,
         }
     }
@@ -139,13 +140,13 @@ impl Handler for Application {
         match way {
             b'e' => {}
             b's' | b'w' => {
-                let mut body = ctx.body_reader();
-                while let Some(piece) = body.chunk().await? {
-                    content.extend_from_slice(piece);
-                }
-                trailers = fields(body.trailers());
+                let read = stream(ctx, &mut content).await;
+                trailers = read_on(ctx, read).await?;
             }
             _ => {
+                // Later than others, which have it already.
+                let buffered = ctx.buffer_body().await;
+                read_on(ctx, buffered).await?;
                 content.extend(ctx.request.body.bytes());
                 trailers = fields(&ctx.request.trailers);
             }
@@ -167,6 +168,24 @@ impl Handler for Application {
         }
         Ok(())
     }
+}
+
+async fn stream(ctx: &mut Context, content: &mut Vec<u8>) -> io::Result<Vec<String>> {
+    let mut body = ctx.body_reader();
+    while let Some(piece) = body.chunk().await? {
+        content.extend_from_slice(piece);
+    }
+    Ok(fields(body.trailers()))
+}
+
+/// Once a body could not be received, no more of it can be read.
+async fn read_on<T>(ctx: &mut Context, read: io::Result<T>) -> io::Result<T> {
+    if read.is_err() {
+        let pulled = ctx.body_reader().chunk().await.map(|piece| piece.is_some());
+        assert!(ctx.request.body.is_empty() && pulled.is_err(), "{pulled:?} after an error");
+        assert!(ctx.buffer_body_up_to(usize::MAX).await.is_err() && ctx.request.body.is_empty());
+    }
+    read
 }
 
 fn fields(headers: &corehttp::Headers) -> Vec<String> {
