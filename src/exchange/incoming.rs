@@ -168,7 +168,6 @@ impl Incoming {
         self.poll_next_piece(cx, conn, bounds).map_err(|error| self.fail(error))
     }
 
-    #[inline]
     fn poll_next_piece<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -228,7 +227,6 @@ impl Incoming {
         self.poll_whole(cx, conn, bounds, body_max, content).map_err(|error| self.fail(error))
     }
 
-    #[inline]
     fn poll_whole<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
