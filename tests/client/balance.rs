@@ -678,6 +678,31 @@ fn of_random_hosts_each_gets_its_share_by_weight() {
     });
 }
 
+/// Such as the one host of a canary, once it gets its full share.
+#[test]
+fn a_host_whose_weight_is_raised_has_its_share_at_once() {
+    for choice in [BalancerChoice::LeastPending, BalancerChoice::RoundRobin] {
+        paused(async {
+            let balancer = Hosts::new(&ALL_WELL).balance().choice(choice).build();
+            for host in ["http://a", "http://b"] {
+                assert!(balancer.set_weight(host, 1000));
+            }
+            let served = async |requests: usize| {
+                let before = balancer.counts()[2].served;
+                for _ in 0..requests {
+                    ask(&balancer).await.unwrap();
+                }
+                balancer.counts()[2].served - before
+            };
+            assert_eq!(served(600).await, 1, "{choice:?}");
+            assert!(balancer.set_weight("http://c", 1000));
+            assert_eq!(served(30).await, 10, "{choice:?}");
+            assert!(balancer.set_weight("http://c", 1));
+            assert_eq!(served(600).await, 0, "{choice:?}");
+        });
+    }
+}
+
 #[test]
 fn a_host_that_fails_its_check_is_not_asked_while_there_are_others() {
     for behavior in [Refusing, Closing, Babbling, Silent, Well(503), Well(302), Well(404)] {

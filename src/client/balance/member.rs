@@ -92,7 +92,8 @@ impl Penalties {
 /// The place of a host in the [`Turns`] of its balancer.
 #[derive(Default)]
 struct HostTurn {
-    due: AtomicU64,
+    /// When the last one began.
+    began: AtomicU64,
     /// The number of the last request that was assigned to the host; 0 if there was none.
     last_assigned: AtomicU64,
 }
@@ -206,9 +207,9 @@ impl Member {
     /// Counts a request as pending, and takes the host's turn.
     pub(super) fn begin_request(&self, turns: &Turns) -> InFlightGuard {
         // The turns that a host has missed are not made up for.
-        let begin = self.turn.due.load(Ordering::Relaxed).max(turns.time.load(Ordering::Relaxed));
+        let begin = self.turn().0.max(turns.time.load(Ordering::Relaxed));
         turns.time.fetch_max(begin, Ordering::Relaxed);
-        self.turn.due.store(begin + TURN / self.share().max(1), Ordering::Relaxed);
+        self.turn.began.store(begin, Ordering::Relaxed);
         let number = turns.assigned.fetch_add(1, Ordering::Relaxed) + 1;
         self.turn.last_assigned.store(number, Ordering::Relaxed);
         InFlightGuard::new(&self.pending)
@@ -264,7 +265,11 @@ impl Member {
 
     /// When it is the host's turn. Among equals, it is that of the one whose last request is the longest ago.
     pub(super) fn turn(&self) -> (u64, u64) {
-        (self.turn.due.load(Ordering::Relaxed), self.turn.last_assigned.load(Ordering::Relaxed))
+        match self.turn.last_assigned.load(Ordering::Relaxed) {
+            0 => (0, 0),
+            // The share counts that the host has now, and not that of its last request.
+            last => (self.turn.began.load(Ordering::Relaxed) + TURN / self.share().max(1), last),
+        }
     }
 
     pub(super) fn tier(&self) -> u16 {
