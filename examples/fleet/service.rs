@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io;
+use std::panic;
 use std::time::Duration;
 
 use corehttp::access_log::{AccessLog, Format};
@@ -26,6 +27,8 @@ pub const GRACE: Duration = Duration::from_secs(25);
 pub fn run() -> Result {
     let metrics = Metrics::new();
     let health = Health::new();
+    let errors = ErrorLog::stderr();
+    panic::set_hook(Box::new(errors.panic_hook()));
     let access = access_log()?;
     reopen_on_hangup(access.clone());
     let _operations = Server::bind(("::", OPERATIONS_PORT)).cores(1).start(operations(&metrics, &health))?;
@@ -34,7 +37,7 @@ pub fn run() -> Result {
         .limits(Limits { connections_max: 10_000, body_max: 1 << 20, ..Limits::default() })
         .timeouts(Timeouts { handler: Some(Duration::from_secs(15)), ..Timeouts::default() })
         .observe(access)
-        .observe(ErrorLog::stderr())
+        .observe(errors)
         .observe(metrics)
         .stop_delay(STOP_DELAY)
         .stop_on(stop_signal(health), GRACE)
