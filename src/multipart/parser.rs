@@ -243,6 +243,11 @@ impl<R: AsyncRead + Unpin> Parser<R> {
         result
     }
 
+    /// Whether all further reads fail.
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.state, State::Failed)
+    }
+
     fn failure(&self) -> io::Error {
         self.failed.clone().unwrap_or(MultipartError::Incomplete(self.parts)).into()
     }

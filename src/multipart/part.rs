@@ -23,19 +23,23 @@ use crate::wire::WireDetail;
 /// Made by [`Multipart::part`](super::Multipart::part). Content that is not read is skipped.
 pub struct Part<'a, R> {
     parser: &'a mut Parser<R>,
+    /// Whether some of the content was taken and is lost. The rest must not pass for all of it.
+    is_lost: bool,
 }
 
 impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
     pub(super) fn new(parser: &'a mut Parser<R>) -> Part<'a, R> {
-        Part { parser }
+        Part { parser, is_lost: false }
     }
 
     /// Returns the next piece of the content, as large as it arrived. `None` at its end.
     ///
     /// # Errors
     ///
-    /// Fails if the body cannot be read, is cut short, or exceeds a limit. The end is then never reached.
+    /// Fails if the body cannot be read, is cut short, or exceeds a limit. The end is then never reached. Also fails
+    /// after another method that took some of the content has failed, or was dropped.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
+        self.check_whole()?;
         match poll_fn(|cx| self.parser.poll_data(cx)).await? {
             0 => Ok(None),
             count => Ok(Some(self.parser.take(count))),
@@ -48,8 +52,15 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
     ///
     /// As [`Part::chunk`]. Also fails if there is more than that.
     pub async fn bytes(&mut self) -> io::Result<Vec<u8>> {
+        let bytes = self.take_bytes().await?;
+        self.is_lost = false;
+        Ok(bytes)
+    }
+
+    async fn take_bytes(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let memory_max = self.parser.limits.memory_max;
+        self.check_whole()?;
         loop {
             let count = poll_fn(|cx| self.parser.poll_data(cx)).await?;
             if count == 0 {
@@ -63,6 +74,7 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
             }
             let taken = self.parser.memory.take(bytes.len() + count, memory_max).await;
             self.parser.record_failure(taken)?;
+            self.is_lost = true;
             bytes.extend_from_slice(self.parser.take(count));
         }
     }
@@ -73,8 +85,17 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
     ///
     /// As [`Part::bytes`]. Also fails if the text is not UTF-8.
     pub async fn text(&mut self) -> io::Result<String> {
-        String::from_utf8(self.bytes().await?)
-            .map_err(|_| MultipartError::Text(self.parser.part_name()).into())
+        let bytes = self.take_bytes().await?;
+        let text = String::from_utf8(bytes).map_err(|_| MultipartError::Text(self.parser.part_name()))?;
+        self.is_lost = false;
+        Ok(text)
+    }
+
+    fn check_whole(&self) -> io::Result<()> {
+        match self.is_lost && !self.parser.has_failed() {
+            true => Err(io::Error::other("some of the content of the part was read before, and is lost")),
+            false => Ok(()),
+        }
     }
 }
 
@@ -110,6 +131,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Part<'_, R> {
         cx: &mut task::Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.check_whole()?;
         let count = ready!(self.parser.poll_data(cx))?.min(out.remaining());
         out.put_slice(self.parser.take(count));
         Poll::Ready(Ok(()))
@@ -140,7 +162,8 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     /// name for the file is not used.
     ///
     /// The file is written on threads for blocking work, up to [`MultipartLimits::part_max`](super::MultipartLimits::part_max)
-    /// bytes. After a failure, or a drop of the future before its end, the file is removed.
+    /// bytes. After a failure, or a drop of the future before its end, the file is removed. If content was lost with it, the
+    /// part cannot be saved elsewhere.
     ///
     /// # Errors
     ///
@@ -159,6 +182,7 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     /// - the same error for a name with a dot in front, a colon or a control character
     /// - [`io::ErrorKind::AlreadyExists`] if there already is a file with this name
     pub async fn save_as(&mut self, dir: impl AsRef<Path>, name: &str) -> io::Result<Saved> {
+        self.check_whole()?;
         if !is_plain_name(name) {
             return Err(MultipartError::from_file_name(name).into());
         }
@@ -180,12 +204,17 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     async fn write_to(&mut self, file: File) -> io::Result<u64> {
         let mut file = BufWriter::with_capacity(WRITE_BUFFER_LEN, file);
         let mut len = 0;
-        while let Some(chunk) = self.chunk().await? {
-            own_wait(file.write_all(chunk)).await?;
-            len += chunk.len() as u64;
+        loop {
+            let count = poll_fn(|cx| self.parser.poll_data(cx)).await?;
+            if count == 0 {
+                own_wait(file.flush()).await?;
+                self.is_lost = false;
+                return Ok(len);
+            }
+            self.is_lost = true;
+            own_wait(file.write_all(self.parser.take(count))).await?;
+            len += count as u64;
         }
-        own_wait(file.flush()).await?;
-        Ok(len)
     }
 }
 

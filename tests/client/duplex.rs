@@ -391,6 +391,33 @@ async fn a_body_and_its_trailers_are_the_same_however_they_are_read() {
     }
 }
 
+/// A body whose head has not come has no end, and no content either.
+#[tokio::test(start_paused = true)]
+async fn a_body_without_its_head_is_an_error_however_it_is_read() {
+    for said in ["", "HTTP/1.1 200", "HTTP/1.1 103 x\r\n\r\nHTTP/1.1 404 x\r\nx: y", "nonsense\r\n\r\n"] {
+        let stage = Stage::new(move |mut peer, _| async move {
+            peer.request().await?;
+            peer.send(said).await
+        });
+        for is_asked in [false, true] {
+            let (client, mut response) = (stage.client(), Response::new());
+            let (mut writer, mut reader) = client.open_call(&post()).await.unwrap().split();
+            writer.finish().await.unwrap();
+            if is_asked {
+                reader.head(&mut response).await.unwrap_err();
+                assert_eq!(response.status.as_u16(), 200, "{said:?}");
+            }
+            assert!(reader.chunk().await.is_err(), "{said:?}");
+            assert!(reader.read_to_end(&mut Vec::new()).await.is_err(), "{said:?}");
+            drop((writer, reader));
+            assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
+        }
+        let (client, mut response) = (stage.client(), Response::new());
+        client.send(&post(), &mut response).await.unwrap_err();
+        assert_eq!(response.status.as_u16(), 200, "{said:?}");
+    }
+}
+
 /// Every read behind the cut fails, and the connection is closed.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_cut_short_is_an_error_however_it_is_read() {

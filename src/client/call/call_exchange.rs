@@ -13,7 +13,7 @@ use tokio::io::ReadBuf;
 use super::outcome_recorder::{BalancedOutcome, OutcomeRecorder};
 use super::response_reader::ResponseReader;
 use crate::client::cookies::RequestCookies;
-use crate::client::error::{ClientError, ClientPhase, RetryLog, RetryReport};
+use crate::client::error::{ClientCause, ClientError, ClientPhase, RetryLog, RetryReport};
 use crate::client::exchange::Upload;
 use crate::client::observe::ClientSpan;
 use crate::client::pool::PooledConn;
@@ -163,6 +163,13 @@ impl CallExchange {
     /// Whether the head of the final response has come.
     pub(crate) fn has_response(&self) -> bool {
         self.pooled.exchange.progress.has_response()
+    }
+
+    /// The error of a body that is read without its head.
+    #[cold]
+    pub(super) fn no_head(&mut self) -> ClientError {
+        let cause = "no head of a response was received before its body";
+        self.pooled.error(ClientPhase::Receive, ClientCause::Other(cause.into()))
     }
 
     /// Takes the next interim response, which is then in [`CallExchange::response_head`]. Returns false once the final one

@@ -240,7 +240,8 @@ impl CallReader {
     ///
     /// # Errors
     ///
-    /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached.
+    /// Fails if the body is cut short, malformed or too slow, or if its head has not come. The end of the body is then
+    /// never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         let CallReader { half, piece, trailers, .. } = self;
         piece.clear();
@@ -264,6 +265,9 @@ fn poll_piece(
     take: impl FnOnce(&mut CallExchange),
 ) -> Poll<Result<(), ClientError>> {
     half.poll(cx, |call, cx| {
+        if !call.has_response() {
+            return Poll::Ready(Err(call.no_head()));
+        }
         match ready!(call.poll_piece(cx))? {
             0 if trailers.is_empty() => call.swap_received_trailers(trailers),
             0 => {}

@@ -98,6 +98,8 @@ impl PooledConn {
                 let error = self.fail_and_close(ClientCause::TooManyInformational);
                 return Err(error.with_detail(format!("more than {head_max} bytes of them (`head_max`)")));
             }
+            // If no other head comes, it is not the status of the response.
+            response.status = Status::OK;
             return Ok(());
         }
         let ClientExchange { incoming, persistence, progress, .. } = &mut *self.exchange;
