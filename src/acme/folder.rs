@@ -34,7 +34,9 @@ impl Folder {
         let directory = stable_hash(&[settings.directory.as_bytes()]);
         let mut names: Vec<&[u8]> = settings.names.iter().flat_map(|name| [name.as_bytes(), b" "]).collect();
         names.push(settings.directory.as_bytes());
-        let certificate = format!("{}-{:016x}", settings.names[0], stable_hash(&names));
+        let first = &settings.names[0];
+        let first = &first[..first.len().min(NAME_IN_FILE_MAX)];
+        let certificate = format!("{first}-{:016x}", stable_hash(&names));
         Ok(Some(Folder {
             account: folder.join(format!("account-{directory:016x}.json")),
             certificate: folder.join(format!("{certificate}.pem")),
@@ -93,6 +95,10 @@ impl Folder {
         }
     }
 }
+
+/// How much of a name of up to 253 octets is in the name of a file, whose longest is that of [`new_beside`]. Most file systems
+/// admit 255 octets.
+const NAME_IN_FILE_MAX: usize = 255 - "-0123456789abcdef.new-0123456789abcdef".len();
 
 fn in_file(path: &Path) -> impl Fn(io::Error) -> AcmeError {
     move |error| AcmeError::Io(path.into(), error)
@@ -206,6 +212,23 @@ mod tests {
         assert_eq!(fs::read_dir(at.path().join("a")).unwrap().count(), 0);
         fs::remove_dir(at.path().join("a")).unwrap();
         one.check_room().unwrap_err();
+    }
+
+    #[test]
+    fn the_longest_names_have_files_of_their_own_rfc1035_2_3_4() {
+        let at = tempfile::tempdir().unwrap();
+        let long = |len: usize| format!("{}a.example", "a.".repeat(200))[..len - 7].to_owned() + "example";
+        let names: Vec<String> = [9, 217, 218, 230, 253].map(long).into();
+        for name in &names {
+            let one = folder(at.path(), &[name]);
+            one.set_certificate(name).unwrap();
+            assert!(one.try_lock().unwrap().is_some());
+            let file = one.certificate.file_name().unwrap().to_str().unwrap().to_owned();
+            assert_eq!(file.starts_with(&format!("{name}-")), name.len() <= 217, "{file}");
+        }
+        for name in &names {
+            assert_eq!(folder(at.path(), &[name]).certificate().unwrap().as_ref(), Some(name));
+        }
     }
 
     #[test]
