@@ -48,9 +48,10 @@ impl Acme {
     }
 
     /// Sets the folder for the account and the certificate, with their keys. The folder is made if need be. Only the user of
-    /// the process may read the files.
+    /// the process may read the files. All certificates of a folder from one authority share an account.
     ///
-    /// Default: none. Then each start obtains a new certificate. Let's Encrypt issues five a week for the same names.
+    /// Default: none. Then each start makes a new account, and obtains a new certificate. Let's Encrypt issues five a week for
+    /// the same names.
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.settings.folder = Some(folder.into());
         self

@@ -13,9 +13,9 @@ use instant_acme::{
 };
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
+use super::account_store::AccountStore;
 use super::challenge::{Challenge, ChallengeTable};
 use super::error::AcmeError;
-use super::folder::Folder;
 use super::settings::Settings;
 use crate::client::client::Client;
 use crate::http_types::HttpBody;
@@ -24,6 +24,7 @@ use crate::message::{FieldName, MessageError, Request, Response, saturating_deci
 /// The account at an authority.
 pub(super) struct Authority {
     account: Account,
+    credentials: String,
 }
 
 /// When a certificate is to be renewed, as the authority suggests (RFC 9773 §4.2).
@@ -35,43 +36,47 @@ pub(super) struct RenewalWindow {
 }
 
 impl Authority {
-    /// Signs in with the account of the folder, or makes one.
-    pub(super) async fn sign_in(
-        settings: &Settings,
-        folder: Option<&Folder>,
-    ) -> Result<Authority, AcmeError> {
-        match Authority::sign_in_again(settings, folder).await? {
+    /// Signs in with the account that is kept, or makes one.
+    pub(super) async fn sign_in(settings: &Settings, store: &AccountStore) -> Result<Authority, AcmeError> {
+        if let Some(authority) = Authority::sign_in_again(settings, store).await? {
+            return Ok(authority);
+        }
+        let _locked = store.lock().await?;
+        // Another certificate of the folder may have made one before this one had the lock.
+        match Authority::sign_in_again(settings, store).await? {
             Some(authority) => Ok(authority),
-            None => Ok(Authority { account: Authority::make_account(settings, folder).await? }),
+            None => Authority::make_account(settings, store).await,
         }
     }
 
-    /// Signs in with the account of the folder, if there is one.
+    /// Signs in with the account that is kept, if there is one.
     pub(super) async fn sign_in_again(
         settings: &Settings,
-        folder: Option<&Folder>,
+        store: &AccountStore,
     ) -> Result<Option<Authority>, AcmeError> {
-        let known = folder.map(Folder::account).transpose()?.flatten();
+        let Some(text) = store.account()? else { return Ok(None) };
         // A file that was damaged is no reason to be without a certificate.
-        let known = known.and_then(|text| serde_json::from_str::<AccountCredentials>(&text).ok());
-        let Some(credentials) = known else { return Ok(None) };
+        let Ok(credentials) = serde_json::from_str::<AccountCredentials>(&text) else { return Ok(None) };
         let account = builder(settings).from_credentials(credentials).await.map_err(refused)?;
-        Ok(Some(Authority { account }))
+        Ok(Some(Authority { account, credentials: text }))
     }
 
-    /// Makes an account, if it can be kept: authorities admit few from one place.
-    async fn make_account(settings: &Settings, folder: Option<&Folder>) -> Result<Account, AcmeError> {
-        folder.map(Folder::check_room).transpose()?;
+    /// Makes an account, if it can be kept.
+    async fn make_account(settings: &Settings, store: &AccountStore) -> Result<Authority, AcmeError> {
+        store.check_room()?;
         let contact: Vec<&str> = settings.contacts.iter().map(String::as_str).collect();
         let new =
             NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
         let (account, credentials) =
             builder(settings).create(&new, settings.directory.to_string(), None).await.map_err(refused)?;
-        if let Some(folder) = folder {
-            let text = serde_json::to_string(&credentials).map_err(|error| refused(error.into()))?;
-            folder.set_account(&text)?;
-        }
-        Ok(account)
+        let credentials = serde_json::to_string(&credentials).map_err(|error| refused(error.into()))?;
+        store.set_account(&credentials)?;
+        Ok(Authority { account, credentials })
+    }
+
+    /// The text by which the account is kept.
+    pub(super) fn credentials(&self) -> &str {
+        &self.credentials
     }
 
     /// Obtains a certificate, and returns its chain and its key as PEM. It takes the place of `old`, if there is one.

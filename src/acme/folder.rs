@@ -1,27 +1,23 @@
-//! [`Folder`]: where an account and a certificate are kept, for the next start and for other servers.
+//! [`Folder`]: where a certificate is kept, for the next start and for other servers.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File, TryLockError};
 use std::hash::BuildHasher;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::SystemTime;
 
 use super::error::AcmeError;
 use super::settings::Settings;
 use crate::descriptors::with_descriptors;
-use crate::memory::{lock, stable_hash};
+use crate::memory::stable_hash;
 
-/// The files of one account and one certificate.
+/// The files of one certificate.
 #[derive(Debug)]
 pub(super) struct Folder {
-    account: PathBuf,
     /// The chain and its key, in one file, so that they always belong together.
     certificate: PathBuf,
     lock: PathBuf,
-    /// The text of an account that could not be written, as on a full disk. Authorities admit few accounts.
-    unwritten: Mutex<Option<String>>,
 }
 
 impl Folder {
@@ -31,44 +27,15 @@ impl Folder {
     pub(super) fn open(settings: &Settings) -> Result<Option<Folder>, AcmeError> {
         let Some(folder) = &settings.folder else { return Ok(None) };
         make_private(folder).map_err(in_file(folder))?;
-        let directory = stable_hash(&[settings.directory.as_bytes()]);
         let mut names: Vec<&[u8]> = settings.names.iter().flat_map(|name| [name.as_bytes(), b" "]).collect();
         names.push(settings.directory.as_bytes());
         let first = &settings.names[0];
         let first = &first[..first.len().min(NAME_IN_FILE_MAX)];
         let certificate = format!("{first}-{:016x}", stable_hash(&names));
         Ok(Some(Folder {
-            account: folder.join(format!("account-{directory:016x}.json")),
             certificate: folder.join(format!("{certificate}.pem")),
             lock: folder.join(format!("{certificate}.lock")),
-            unwritten: Mutex::default(),
         }))
-    }
-
-    /// The text of the account, if there is one. First writes one that could not be written before.
-    pub(super) fn account(&self) -> Result<Option<String>, AcmeError> {
-        let unwritten = lock(&self.unwritten).take();
-        unwritten.map(|text| self.set_account(&text)).transpose()?;
-        read(&self.account).map_err(in_file(&self.account))
-    }
-
-    /// Fails where a new account could not be written, as on a full disk.
-    pub(super) fn check_room(&self) -> Result<(), AcmeError> {
-        let probe = new_beside(&self.account);
-        let written = write_new(&probe, &" ".repeat(ACCOUNT_LEN));
-        written.and_then(|()| fs::remove_file(&probe)).map_err(in_file(&self.account))
-    }
-
-    pub(super) fn set_account(&self, text: &str) -> Result<(), AcmeError> {
-        let written = replace(&self.account, text).map_err(in_file(&self.account));
-        *lock(&self.unwritten) = written.is_err().then(|| text.to_owned());
-        written
-    }
-
-    /// Removes an account that the authority does not know any more.
-    pub(super) fn forget_account(&self) {
-        // One that stays is refused again, which is reported.
-        let _ = fs::remove_file(&self.account);
     }
 
     /// When the certificate was last written, if there is one.
@@ -87,12 +54,7 @@ impl Folder {
 
     /// Locks the certificate for the server that renews it, until the file is dropped. `None` while another one does.
     pub(super) fn try_lock(&self) -> Result<Option<File>, AcmeError> {
-        let file = open_private(&self.lock).map_err(in_file(&self.lock))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(in_file(&self.lock)(error)),
-        }
+        try_lock(&self.lock)
     }
 }
 
@@ -100,11 +62,11 @@ impl Folder {
 /// admit 255 octets.
 const NAME_IN_FILE_MAX: usize = 255 - "-0123456789abcdef.new-0123456789abcdef".len();
 
-fn in_file(path: &Path) -> impl Fn(io::Error) -> AcmeError {
+pub(super) fn in_file(path: &Path) -> impl Fn(io::Error) -> AcmeError {
     move |error| AcmeError::Io(path.into(), error)
 }
 
-fn read(path: &Path) -> io::Result<Option<String>> {
+pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     match with_descriptors(|| fs::read_to_string(path)) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -112,11 +74,25 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// More bytes than the text of an account has.
-const ACCOUNT_LEN: usize = 4 << 10;
+/// Locks a file, which is made if it is not there, until it is dropped. `None` while another one has the lock.
+pub(super) fn try_lock(path: &Path) -> Result<Option<File>, AcmeError> {
+    let file = open_private(path).map_err(in_file(path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(in_file(path)(error)),
+    }
+}
+
+/// Fails where a new file of so many bytes could not take the place of the one at `path`, as on a full disk.
+pub(super) fn check_room(path: &Path, len: usize) -> io::Result<()> {
+    let probe = new_beside(path);
+    let written = write_new(&probe, &" ".repeat(len));
+    written.and_then(|()| fs::remove_file(&probe))
+}
 
 /// Writes a new file, and gives it the place of the one at `path`, so that nobody reads half of one.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = new_beside(path);
     let written = write_new(&new, text);
     written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| drop(fs::remove_file(&new)))
@@ -168,15 +144,13 @@ mod tests {
         let at = tempfile::tempdir().unwrap();
         let at = at.path().join("a/b");
         let one = folder(&at, &["a.example"]);
-        assert!(one.account().unwrap().is_none() && one.certificate().unwrap().is_none());
+        assert!(one.certificate().unwrap().is_none());
         for text in ["a longer text", "text"] {
-            one.set_account(text).unwrap();
             one.set_certificate(text).unwrap();
-            assert_eq!(one.account().unwrap().as_deref(), Some(text));
             assert_eq!(one.certificate().unwrap().as_deref(), Some(text));
         }
         let files: Vec<_> = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(files.len(), 2, "{files:?}");
+        assert_eq!(files.len(), 1, "{files:?}");
         #[cfg(unix)]
         for path in files.iter().chain([&at]) {
             use std::os::unix::fs::PermissionsExt;
@@ -184,34 +158,7 @@ mod tests {
             assert_eq!(mode, 0, "{path:?}");
         }
         let other = folder(&at, &["a.example", "b.example"]);
-        assert!(other.account().unwrap().is_some() && other.certificate().unwrap().is_none());
-        one.forget_account();
-        assert!(other.account().unwrap().is_none());
-    }
-
-    /// As on a full disk: nothing of a failed try stays but the account, which is made once.
-    #[test]
-    fn an_account_that_could_not_be_written_is_kept_and_written_later() {
-        let at = tempfile::tempdir().unwrap();
-        let one = folder(at.path(), &["a.example"]);
-        fs::create_dir(&one.account).unwrap();
-        one.set_account("text").unwrap_err();
-        one.account().unwrap_err();
-        assert_eq!(fs::read_dir(at.path()).unwrap().count(), 1, "the folder in the way");
-        fs::remove_dir(&one.account).unwrap();
-        assert_eq!(one.account().unwrap().as_deref(), Some("text"));
-        let again = folder(at.path(), &["a.example"]);
-        assert_eq!(again.account().unwrap().as_deref(), Some("text"));
-    }
-
-    #[test]
-    fn a_folder_without_room_is_known_before_an_account_is_made() {
-        let at = tempfile::tempdir().unwrap();
-        let one = folder(&at.path().join("a"), &["a.example"]);
-        one.check_room().unwrap();
-        assert_eq!(fs::read_dir(at.path().join("a")).unwrap().count(), 0);
-        fs::remove_dir(at.path().join("a")).unwrap();
-        one.check_room().unwrap_err();
+        assert!(other.certificate().unwrap().is_none());
     }
 
     #[test]

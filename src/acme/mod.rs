@@ -20,11 +20,10 @@
 //! 8737), as in the program above. With [`Challenge::Http01`] it takes a request at port 80. A load balancer in front, with TLS
 //! of its own, can pass that on.
 //!
-//! A certificate is renewed when a third of its time is left. With a [folder](Acme::folder), a suggestion of the authority
-//! (ARI, RFC 9773) may replace that by a random moment in its window. After a failure the next try comes a minute later, then
-//! two, and so on. The longest wait is a quarter of the time that the certificate is still valid, but at least an hour and at
-//! most a day. Authorities limit the number of requests. Handshakes wait for the first certificate, for as long as
-//! [`Timeouts::head`](crate::Timeouts::head) admits.
+//! A certificate is renewed when a third of its time is left. A suggestion of the authority (ARI, RFC 9773) may replace that by
+//! a random moment in its window. After a failure the next try comes a minute later, then two, and so on. The longest wait is a
+//! quarter of the time that the certificate is still valid, but at least an hour and at most a day. Authorities limit the number
+//! of requests. Handshakes wait for the first certificate, for as long as [`Timeouts::head`](crate::Timeouts::head) admits.
 //!
 //! Servers that share a [folder](Acme::folder) obtain one certificate for all. They are processes of one machine, or machines
 //! with a common disk that locks files. One of them renews, and the others find the new file within a minute. With TLS-ALPN-01,
@@ -38,6 +37,7 @@ mod certificate;
 mod error;
 mod settings;
 
+mod account_store;
 mod authority;
 mod challenge;
 mod folder;

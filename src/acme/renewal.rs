@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 
+use super::account_store::AccountStore;
 use super::authority::{Authority, RenewalWindow, refuses_account};
 use super::challenge::ChallengeTable;
 use super::error::{AcmeError, AcmeReport};
@@ -19,6 +20,7 @@ use crate::runtime::sleep;
 /// The renewal of one certificate.
 pub(super) struct Renewal {
     settings: Settings,
+    account: AccountStore,
     folder: Option<Folder>,
     /// The settings of the servers that show the certificate.
     tls: ServerTls,
@@ -76,8 +78,18 @@ impl Renewal {
         table: Arc<ChallengeTable>,
         is_ready: Arc<watch::Sender<bool>>,
     ) -> Renewal {
-        let (current, loaded, unwritten) = (None, None, None);
-        Renewal { settings, folder, tls, table, is_ready, current, loaded, unwritten, failures: 0 }
+        Renewal {
+            account: AccountStore::new(&settings),
+            settings,
+            folder,
+            tls,
+            table,
+            is_ready,
+            current: None,
+            loaded: None,
+            unwritten: None,
+            failures: 0,
+        }
     }
 
     /// Shows the certificate of the folder, if there is one, from the first handshake on.
@@ -143,13 +155,7 @@ impl Renewal {
             return Ok(Duration::ZERO);
         }
         let old = self.current.as_ref().map(|current| current.certificate.clone());
-        let text = match self.obtain(old.as_ref()).await {
-            Err(error) if self.folder.is_some() && refuses_account(&error) => {
-                self.folder.iter().for_each(Folder::forget_account);
-                self.obtain(old.as_ref()).await?
-            }
-            obtained => obtained?,
-        };
+        let text = self.obtain(old.as_ref()).await?;
         self.show(&text)?;
         self.report_shown(|not_after| AcmeReport::Issued { not_after });
         self.current.iter_mut().for_each(|current| current.put_off(SystemTime::now()));
@@ -169,8 +175,16 @@ impl Renewal {
         Ok(())
     }
 
+    /// Obtains a certificate, with another account if the authority refuses the one that is kept.
     async fn obtain(&self, old: Option<&CertificateDer<'_>>) -> Result<String, AcmeError> {
-        let authority = Authority::sign_in(&self.settings, self.folder.as_ref()).await?;
+        let authority = Authority::sign_in(&self.settings, &self.account).await?;
+        match authority.obtain(&self.settings, &self.table, old).await {
+            Err(error) if refuses_account(&error) => {
+                self.account.forget_account(authority.credentials()).await?;
+            }
+            outcome => return outcome,
+        }
+        let authority = Authority::sign_in(&self.settings, &self.account).await?;
         authority.obtain(&self.settings, &self.table, old).await
     }
 
@@ -240,7 +254,7 @@ impl Renewal {
         }
         current.asked_at = now + WINDOW_ASKED_AFTER_FAILURE;
         // An account is made only to obtain a certificate.
-        let known = Authority::sign_in_again(&self.settings, self.folder.as_ref()).await;
+        let known = Authority::sign_in_again(&self.settings, &self.account).await;
         let Ok(Some(authority)) = known else { return };
         if let Some(window) = authority.renewal_window(&current.certificate).await {
             current.asked_at = now + window.asked_again_after;

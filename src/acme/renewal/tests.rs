@@ -1,8 +1,23 @@
 //! Certificates that are loaded, obtained and renewed, or not.
 
+use std::sync::{LazyLock, Mutex};
+use std::thread;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use rcgen::{CertificateParams, Issuer, KeyPair, PublicKeyData};
+use serde_json::{Value, json};
+
 use super::super::LETS_ENCRYPT;
 use super::*;
+use crate::Server;
+use crate::client::client::Client;
+use crate::memory::lock;
+use crate::message::Status;
+use crate::net::MemoryListener;
+use crate::net::tls::enabled::ClientTls;
 use crate::runtime::block_on;
+use crate::server::Context;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -11,12 +26,16 @@ fn issued(names: &[&str], from: i64, to: i64) -> String {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params =
         rcgen::CertificateParams::new(names.iter().map(|name| name.to_string()).collect::<Vec<_>>()).unwrap();
-    let moment = |days: i64| match days >= 0 {
+    (params.not_before, params.not_after) = (day(from).into(), day(to).into());
+    format!("{}{}", params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+/// So many days after today.
+fn day(days: i64) -> SystemTime {
+    match days >= 0 {
         true => SystemTime::now() + DAY * days as u32,
         false => SystemTime::now() - DAY * days.unsigned_abs() as u32,
-    };
-    (params.not_before, params.not_after) = (moment(from).into(), moment(to).into());
-    format!("{}{}", params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
 }
 
 /// The renewal of a certificate for two names, which has one already.
@@ -137,4 +156,237 @@ fn failures_are_tried_again_less_and_less_often() {
     assert_eq!(minutes(day)[8..], [256, 360, 360, 360, 360]);
     assert_eq!(minutes(Duration::ZERO)[5..8], [32, 60, 60]);
     assert_eq!(back_off(u32::MAX, Duration::MAX), BACK_OFF_MAX);
+}
+
+/// Authorities admit few accounts from one place.
+#[test]
+fn one_account_is_made_for_all_tries_without_a_folder() {
+    let authority = FakeAuthority::start(|path, nth, answer| {
+        if path == "/orders" && nth <= 2 {
+            answer.refuse(Status::FORBIDDEN, "caa");
+        }
+    });
+    let mut renewal = authority.renewal(None);
+    for is_issued in [false, false, true] {
+        assert_eq!(block_on(renewal.step()).unwrap().is_ok(), is_issued);
+    }
+    assert_eq!(authority.count("/account"), 1);
+}
+
+#[test]
+fn an_account_that_is_refused_is_made_anew_rfc8555_7_3_6() {
+    for_each([false, true], |has_folder| {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = FakeAuthority::start(|path, nth, answer| {
+            if (path, nth) == ("/orders", 1) {
+                answer.refuse(Status::UNAUTHORIZED, "unauthorized");
+            }
+        });
+        let mut renewal = authority.renewal(has_folder.then(|| folder.path()));
+        block_on(renewal.step()).unwrap().unwrap();
+        assert_eq!(authority.count("/account"), 2);
+    });
+}
+
+#[test]
+fn one_account_is_made_for_all_certificates_of_a_folder() {
+    let authority = FakeAuthority::start(|path, _, answer| {
+        if path == "/orders" {
+            answer.refuse(Status::FORBIDDEN, "caa");
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    thread::scope(|scope| {
+        for at in 0..6 {
+            let mut renewal = authority.renewal_of(&[&format!("n{at}.example")], Some(folder.path()));
+            scope.spawn(move || block_on(renewal.step()).unwrap().unwrap_err());
+        }
+    });
+    assert_eq!((authority.count("/account"), authority.count("/orders")), (1, 6));
+}
+
+/// Checks the cases side by side: each waits for an order to be polled.
+fn for_each<C: Send + 'static>(cases: impl IntoIterator<Item = C>, check: impl Fn(C) + Copy + Send) {
+    thread::scope(|scope| {
+        cases.into_iter().for_each(|case| drop(scope.spawn(move || check(case))));
+    });
+}
+
+/// An authority in memory, which issues certificates for one name.
+struct FakeAuthority {
+    client: Client,
+    /// The paths that were asked for.
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+/// An answer of an authority. A text is no JSON.
+struct Answer {
+    status: Status,
+    retry_after: Option<&'static str>,
+    body: Value,
+}
+
+impl Answer {
+    fn refuse(&mut self, status: Status, kind: &str) {
+        self.status = status;
+        self.body = json!({ "type": format!("urn:ietf:params:acme:error:{kind}"), "detail": "no" });
+    }
+}
+
+impl FakeAuthority {
+    /// Starts an authority that makes sense, but for the answers that `change` changes. It gets the path, and how often that
+    /// was asked for.
+    fn start(change: impl Fn(&str, usize, &mut Answer) + Send + Sync + 'static) -> FakeAuthority {
+        let own = rcgen::generate_simple_self_signed(["acme".to_owned()]).unwrap();
+        let identity = Identity::from_pem(own.cert.pem(), own.signing_key.serialize_pem()).unwrap();
+        let listener = MemoryListener::new();
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let (noted, orders) = (asked.clone(), Mutex::new(FakeOrder::default()));
+        let server = Server::bind(&listener).cores(1).tls(ServerTls::new(identity));
+        let handler = move |ctx: &mut Context| {
+            let path = ctx.request.path().to_owned();
+            let body = lock(&orders).answer(&path, &payload(ctx));
+            let mut answer = Answer { status: Status::OK, retry_after: None, body };
+            lock(&noted).push(path.clone());
+            let nth = lock(&noted).iter().filter(|asked| **asked == path).count();
+            change(&path, nth, &mut answer);
+            send(ctx, &path, &answer);
+        };
+        // The server goes on until the process ends.
+        server.start(handler).unwrap();
+        let client = Client::builder().connect_to(&listener);
+        let client = client.tls(ClientTls::new().dangerous().accept_any_certificate()).build();
+        FakeAuthority { client, asked }
+    }
+
+    fn count(&self, path: &str) -> usize {
+        lock(&self.asked).iter().filter(|asked| *asked == path).count()
+    }
+
+    fn renewal(&self, folder: Option<&std::path::Path>) -> Renewal {
+        self.renewal_of(&["a.example"], folder)
+    }
+
+    fn renewal_of(&self, names: &[&str], folder: Option<&std::path::Path>) -> Renewal {
+        let mut renewal = renewal(None);
+        renewal.settings = Settings {
+            folder: folder.map(Into::into),
+            client: Some(self.client.clone()),
+            on_report: renewal.settings.on_report,
+            ..Settings::new("https://acme/dir", names).unwrap()
+        };
+        let folder = Folder::open(&renewal.settings).unwrap();
+        Renewal::new(renewal.settings, folder, renewal.tls, renewal.table, renewal.is_ready)
+    }
+}
+
+/// The newest order at an authority.
+#[derive(Default)]
+struct FakeOrder {
+    fields: Value,
+    csr: Vec<u8>,
+}
+
+impl FakeOrder {
+    /// An answer that makes sense.
+    fn answer(&mut self, path: &str, payload: &Value) -> Value {
+        let challenge = json!({
+            "type": "tls-alpn-01", "url": "https://acme/challenge", "token": "dG9rZW4", "status": "pending",
+        });
+        match path {
+            "/dir" => json!({
+                "newNonce": "https://acme/nonce", "newAccount": "https://acme/account",
+                "newOrder": "https://acme/orders", "renewalInfo": "https://acme/renewal",
+            }),
+            "/account" => json!({ "status": "valid" }),
+            "/orders" => {
+                self.fields = json!({
+                    "status": "pending", "authorizations": ["https://acme/authorization"],
+                    "finalize": "https://acme/finalize", "certificate": "https://acme/certificate",
+                    "replaces": payload["replaces"],
+                });
+                self.fields.clone()
+            }
+            "/authorization" => json!({
+                "identifier": { "type": "dns", "value": "a.example" },
+                "status": "pending",
+                "challenges": [challenge],
+            }),
+            "/challenge" => {
+                self.fields["status"] = "ready".into();
+                challenge
+            }
+            "/finalize" => {
+                self.csr = decode(&payload["csr"]);
+                self.fields["status"] = "valid".into();
+                self.fields.clone()
+            }
+            "/order" => self.fields.clone(),
+            "/certificate" => leaf(&CsrKey::of(&self.csr), -1, 90).into(),
+            path if path.starts_with("/renewal/") => json!({
+                "suggestedWindow": { "start": "2025-01-02T04:00:00Z", "end": "2025-01-03T04:00:00Z" },
+            }),
+            _ => Value::Null,
+        }
+    }
+}
+
+/// The payload of a request to an authority (RFC 8555 §6.2).
+fn payload(ctx: &Context) -> Value {
+    let jws: Value = serde_json::from_slice(ctx.request.body.bytes()).unwrap_or_default();
+    serde_json::from_slice(&decode(&jws["payload"])).unwrap_or_default()
+}
+
+fn decode(text: &Value) -> Vec<u8> {
+    BASE64_URL_SAFE_NO_PAD.decode(text.as_str().unwrap_or_default()).unwrap()
+}
+
+fn send(ctx: &mut Context, path: &str, answer: &Answer) {
+    ctx.response.status = answer.status;
+    match &answer.body {
+        Value::String(text) => ctx.response.body.set_bytes(text),
+        json => ctx.response.body.set_bytes(json.to_string()),
+    }
+    let fields = &mut ctx.response.headers;
+    fields.set("replay-nonce", "bm9uY2U").unwrap();
+    if let Some(wait) = answer.retry_after {
+        fields.set("retry-after", wait).unwrap();
+    }
+    let made = [("/account", "https://acme/account/1"), ("/orders", "https://acme/order")];
+    if let Some((_, url)) = made.iter().find(|(at, _)| *at == path && answer.status == Status::OK) {
+        fields.set("location", *url).unwrap();
+        ctx.response.status = Status::CREATED;
+    }
+}
+
+/// A certificate for this key and `a.example`, which names the key of its issuer, as all of public authorities do.
+fn leaf(key: &impl PublicKeyData, from: i64, to: i64) -> String {
+    static ISSUER: LazyLock<Issuer<'static, KeyPair>> =
+        LazyLock::new(|| Issuer::new(CertificateParams::default(), KeyPair::generate().unwrap()));
+    let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
+    params.use_authority_key_identifier_extension = true;
+    (params.not_before, params.not_after) = (day(from).into(), day(to).into());
+    params.signed_by(key, &*ISSUER).unwrap().pem()
+}
+
+/// The public key of a request for a certificate.
+struct CsrKey(Vec<u8>);
+
+impl CsrKey {
+    /// The point behind the names of its curve (RFC 5480 §2).
+    fn of(csr: &[u8]) -> CsrKey {
+        let curve = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00];
+        let at = csr.windows(curve.len()).position(|window| window == curve).unwrap() + curve.len();
+        CsrKey(csr[at..at + 65].to_vec())
+    }
+}
+
+impl PublicKeyData for CsrKey {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
+        &rcgen::PKCS_ECDSA_P256_SHA256
+    }
 }
