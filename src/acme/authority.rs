@@ -2,24 +2,20 @@
 
 use std::error::Error;
 use std::fmt;
-use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use instant_acme::{
-    Account, AccountBuilder, AccountCredentials, AuthorizationStatus, BodyWrapper, BytesResponse,
-    CertificateIdentifier, ChallengeType, HttpClient, Identifier, NewAccount, NewOrder, Order, OrderStatus,
-    Problem, RetryPolicy,
+    Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, ChallengeType, Identifier,
+    NewAccount, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::account_store::AccountStore;
+use super::acme_client::{AcmeClient, Refusal, WAIT_MAX};
 use super::challenge::{Challenge, ChallengeTable};
 use super::error::AcmeError;
 use super::settings::Settings;
-use crate::client::client::Client;
-use crate::http_types::HttpBody;
-use crate::message::{FieldName, MessageError, Request, Response, saturating_decimal};
+use crate::runtime::{now, sleep};
 
 /// The account at an authority.
 pub(super) struct Authority {
@@ -57,7 +53,8 @@ impl Authority {
         let Some(text) = store.account()? else { return Ok(None) };
         // A file that was damaged is no reason to be without a certificate.
         let Ok(credentials) = serde_json::from_str::<AccountCredentials>(&text) else { return Ok(None) };
-        let account = builder(settings).from_credentials(credentials).await.map_err(refused)?;
+        let client = AcmeClient::new(settings);
+        let account = client.builder().from_credentials(credentials).await.map_err(refused)?;
         Ok(Some(Authority { account, credentials: text }))
     }
 
@@ -67,8 +64,9 @@ impl Authority {
         let contact: Vec<&str> = settings.contacts.iter().map(String::as_str).collect();
         let new =
             NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+        let client = AcmeClient::new(settings);
         let (account, credentials) =
-            builder(settings).create(&new, settings.directory.to_string(), None).await.map_err(refused)?;
+            client.builder().create(&new, settings.directory.to_string(), None).await.map_err(refused)?;
         let credentials = serde_json::to_string(&credentials).map_err(|error| refused(error.into()))?;
         store.set_account(&credentials)?;
         Ok(Authority { account, credentials })
@@ -129,14 +127,14 @@ impl Authority {
                 Challenge::TlsAlpn01 => table.set_handshake(&name, key_authorization.digest().as_ref())?,
                 Challenge::Http01 => table.set_response(&challenge.token, key_authorization.as_str()),
             }
-            challenge.set_ready().await.map_err(refused)?;
+            patiently(async || challenge.set_ready().await).await?;
         }
         let retries = RetryPolicy::new().timeout(VALIDATED_WITHIN);
-        if order.poll_ready(&retries).await.map_err(refused)? == OrderStatus::Invalid {
+        if patiently(async || order.poll_ready(&retries).await).await? == OrderStatus::Invalid {
             return Err(refused(failed_challenge(&mut order).await));
         }
-        let key = order.finalize().await.map_err(refused)?;
-        let chain = order.poll_certificate(&retries).await.map_err(refused)?;
+        let key = patiently(async || order.finalize().await).await?;
+        let chain = patiently(async || order.poll_certificate(&retries).await).await?;
         Ok(format!("{}\n{key}", chain.trim_end()))
     }
 
@@ -148,7 +146,7 @@ impl Authority {
         Some(RenewalWindow {
             start: window.start.into(),
             end: window.end.into(),
-            asked_again_after: asked_again_after.clamp(WINDOW_ASKED_MIN, WINDOW_ASKED_MAX),
+            asked_again_after: asked_again_after.clamp(WINDOW_ASKED_MIN, WAIT_MAX),
         })
     }
 }
@@ -156,17 +154,30 @@ impl Authority {
 /// How long an authority may take to validate the names, and to issue the certificate.
 const VALIDATED_WITHIN: Duration = Duration::from_secs(90);
 
-/// Bounds of how often an authority is asked when to renew, whatever it says itself.
+/// The least time until an authority is asked again when to renew, whatever it says itself.
 const WINDOW_ASKED_MIN: Duration = Duration::from_secs(60 * 60);
-const WINDOW_ASKED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Does a step of an order, again after each wait that an authority asks for which is busy (RFC 8555 §6.6).
+async fn patiently<T>(mut step: impl AsyncFnMut() -> Result<T, instant_acme::Error>) -> Result<T, AcmeError> {
+    let end = now() + VALIDATED_WITHIN;
+    loop {
+        let error = match step().await {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        match Refusal::behind(&error).and_then(Refusal::wait) {
+            Some(wait) if now() + wait < end => sleep(wait.max(BUSY_PAUSE_MIN)).await,
+            _ => return Err(refused(error)),
+        }
+    }
+}
+
+/// The least time until a step is done again, whatever the authority says itself.
+const BUSY_PAUSE_MIN: Duration = Duration::from_millis(250);
 
 /// The identifier of a certificate (RFC 9773 §4.1), if its issuer has given it one.
 fn identifier_of(certificate: &CertificateDer<'_>) -> Option<CertificateIdentifier<'static>> {
     CertificateIdentifier::try_from(certificate).ok().map(CertificateIdentifier::into_owned)
-}
-
-fn builder(settings: &Settings) -> AccountBuilder {
-    Account::builder_with_http(Box::new(AcmeClient(settings.client.clone().unwrap_or_default())))
 }
 
 /// Whether an authority refuses the certificate that an order is to replace.
@@ -177,7 +188,7 @@ fn refuses_old(error: &instant_acme::Error) -> bool {
     })
 }
 
-/// The failure of the challenge for which an order became invalid.
+/// Why an order became invalid: the failure of a challenge, if one has failed.
 async fn failed_challenge(order: &mut Order) -> instant_acme::Error {
     let mut authorizations = order.authorizations();
     while let Some(Ok(authorization)) = authorizations.next().await {
@@ -185,8 +196,14 @@ async fn failed_challenge(order: &mut Order) -> instant_acme::Error {
         if let Some(problem) = problems.next() {
             return problem.into();
         }
+        let status = authorization.status;
+        if ![AuthorizationStatus::Pending, AuthorizationStatus::Valid].contains(&status) {
+            let status = format!("{status:?}").to_ascii_lowercase();
+            let name = authorization.identifier();
+            return instant_acme::Error::Other(format!("the authorization of {name} is {status}").into());
+        }
     }
-    instant_acme::Error::Str("the challenge that has failed")
+    instant_acme::Error::Other("the order is invalid".into())
 }
 
 fn refused(error: instant_acme::Error) -> AcmeError {
@@ -228,35 +245,8 @@ pub(super) fn refuses_account(error: &AcmeError) -> bool {
     matches!(error, AcmeError::Authority(cause) if cause.is::<RefusedAccount>())
 }
 
-/// The client of this crate, by which the crate `instant-acme` talks to an authority.
-struct AcmeClient(Client);
-
-impl HttpClient for AcmeClient {
-    fn request(
-        &self,
-        request: http::Request<BodyWrapper<Bytes>>,
-    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, instant_acme::Error>> + Send>> {
-        let client = self.0.clone();
-        Box::pin(async move {
-            // The whole response is received, up to what the client admits.
-            let exchange = async {
-                let request = Request::try_from(request)?;
-                let mut response = Response::new();
-                client.send(&request, &mut response).await?;
-                bound_wait(&mut response)?;
-                Ok(http::Response::<HttpBody>::try_from(response)?)
-            };
-            let response: Result<_, Box<dyn Error + Send + Sync>> = exchange.await;
-            response.map(BytesResponse::from).map_err(instant_acme::Error::Other)
-        })
-    }
-}
-
-/// Bounds `retry-after`, whose seconds are added to a time, which might overflow.
-fn bound_wait(response: &mut Response) -> Result<(), MessageError> {
-    let seconds = response.headers.first(FieldName::RETRY_AFTER).and_then(saturating_decimal);
-    if seconds.is_some_and(|seconds| seconds > WINDOW_ASKED_MAX.as_secs()) {
-        response.headers.set(FieldName::RETRY_AFTER.as_str(), WINDOW_ASKED_MAX.as_secs())?;
-    }
-    Ok(())
+/// How long the authority that has refused something wants to be left alone.
+pub(super) fn asked_wait(error: &AcmeError) -> Option<Duration> {
+    let AcmeError::Authority(cause) = error else { return None };
+    cause.downcast_ref().and_then(Refusal::behind).and_then(Refusal::wait)
 }

@@ -23,7 +23,8 @@
 //! A certificate is renewed when a third of its time is left. A suggestion of the authority (ARI, RFC 9773) may replace that by
 //! a random moment in its window. After a failure the next try comes a minute later, then two, and so on. The longest wait is a
 //! quarter of the time that the certificate is still valid, but at least an hour and at most a day. Authorities limit the number
-//! of requests. Handshakes wait for the first certificate, for as long as [`Timeouts::head`](crate::Timeouts::head) admits.
+//! of requests. One that is busy may ask for a longer wait with `retry-after` (RFC 8555 §6.6), of up to a day. Handshakes wait
+//! for the first certificate, for as long as [`Timeouts::head`](crate::Timeouts::head) admits.
 //!
 //! Servers that share a [folder](Acme::folder) obtain one certificate for all. They are processes of one machine, or machines
 //! with a common disk that locks files. One of them renews, and the others find the new file within a minute. With TLS-ALPN-01,
@@ -38,6 +39,7 @@ mod error;
 mod settings;
 
 mod account_store;
+mod acme_client;
 mod authority;
 mod challenge;
 mod folder;

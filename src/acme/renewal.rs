@@ -8,7 +8,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 
 use super::account_store::AccountStore;
-use super::authority::{Authority, RenewalWindow, refuses_account};
+use super::acme_client::WINDOW_ASKED_DEFAULT;
+use super::authority::{Authority, RenewalWindow, asked_wait, refuses_account};
 use super::challenge::ChallengeTable;
 use super::error::{AcmeError, AcmeReport};
 use super::folder::Folder;
@@ -108,7 +109,8 @@ impl Renewal {
                 }
                 Err(error) => {
                     self.failures = self.failures.saturating_add(1);
-                    let retried_after = back_off(self.failures, self.left());
+                    let asked = asked_wait(&error).unwrap_or_default();
+                    let retried_after = back_off(self.failures, self.left()).max(asked);
                     self.settings.report(&AcmeReport::Failed { error, retried_after });
                     retried_after
                 }
@@ -252,7 +254,7 @@ impl Renewal {
         if now < current.asked_at {
             return;
         }
-        current.asked_at = now + WINDOW_ASKED_AFTER_FAILURE;
+        current.asked_at = now + WINDOW_ASKED_DEFAULT;
         // An account is made only to obtain a certificate.
         let known = Authority::sign_in_again(&self.settings, &self.account).await;
         let Ok(Some(authority)) = known else { return };
@@ -293,9 +295,6 @@ const STEP_MAX: Duration = Duration::from_secs(60);
 
 /// The time until a lock is tried again that another server has.
 const LOCKED_PAUSE: Duration = Duration::from_secs(5);
-
-/// How long an authority is not asked that does not say when to renew.
-const WINDOW_ASKED_AFTER_FAILURE: Duration = Duration::from_secs(6 * 60 * 60);
 
 #[cfg(test)]
 mod tests;

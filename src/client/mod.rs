@@ -99,9 +99,9 @@ pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirects::{NextRequest, RedirectAction, Redirects};
 pub use request_builder::Awaited;
 pub(crate) use retry::Backoff;
-#[cfg(feature = "acme")]
-pub(crate) use retry::random_share;
 pub use retry::{Retry, RetryBudget};
+#[cfg(feature = "acme")]
+pub(crate) use retry::{random_share, retry_after};
 #[cfg(feature = "tracing")]
 pub(crate) use route::Origin;
 pub use route::{Proxies, Proxy, ProxyError, SocksError, SocksReply};

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use rcgen::{CertificateParams, Issuer, KeyPair, PublicKeyData};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use super::super::LETS_ENCRYPT;
 use super::*;
@@ -16,7 +17,7 @@ use crate::memory::lock;
 use crate::message::Status;
 use crate::net::MemoryListener;
 use crate::net::tls::enabled::ClientTls;
-use crate::runtime::block_on;
+use crate::runtime::{block_on, now, select};
 use crate::server::Context;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -158,6 +159,100 @@ fn failures_are_tried_again_less_and_less_often() {
     assert_eq!(back_off(u32::MAX, Duration::MAX), BACK_OFF_MAX);
 }
 
+#[test]
+fn a_window_without_retry_after_counts_rfc9773_4_3() {
+    for_each([(None, 6), (Some("soon"), 6), (Some("7200"), 2)], |(retry_after, hours)| {
+        let authority = FakeAuthority::start(move |path, _, answer| {
+            if path.starts_with("/renewal/") {
+                answer.retry_after = retry_after;
+            }
+        });
+        let mut renewal = authority.renewal(None);
+        block_on(renewal.step()).unwrap().unwrap();
+        block_on(renewal.step()).unwrap().unwrap();
+        let current = renewal.current.as_ref().unwrap();
+        assert!(current.due < SystemTime::now(), "{retry_after:?}");
+        let asked_after = current.asked_at.duration_since(SystemTime::now()).unwrap();
+        assert_eq!((asked_after.as_secs() + 60) / 3600, hours, "{retry_after:?}");
+    });
+}
+
+#[test]
+fn an_order_outlives_an_authority_that_is_busy_rfc8555_6_6() {
+    let busy = Status::SERVICE_UNAVAILABLE;
+    let cases = [
+        ("/challenge", busy, "0"),
+        ("/order", busy, "0"),
+        ("/order", Status::TOO_MANY_REQUESTS, "1"),
+        ("/finalize", busy, "0"),
+        ("/certificate", busy, "0"),
+    ];
+    for_each(cases, |(step, status, wait)| {
+        let authority = FakeAuthority::start(move |path, nth, answer| {
+            if (path, nth) == (step, 1) {
+                answer.refuse(status, "rateLimited");
+                answer.retry_after = Some(wait);
+            }
+        });
+        let before = now();
+        block_on(authority.renewal(None).step()).unwrap().unwrap();
+        assert_eq!(authority.count("/orders"), 1, "{step}");
+        assert!(wait == "0" || now() - before >= Duration::from_secs(1), "{step}");
+    });
+}
+
+#[test]
+fn a_refusal_is_reported_and_its_wait_is_kept_rfc8555_6_6() {
+    let check = |step: &'static str, refuse: fn(&mut Answer), expected: &str, wait: u64| {
+        let authority = FakeAuthority::start(move |path, _, answer| {
+            if path == step {
+                refuse(answer);
+            }
+        });
+        let (error, retried_after) = authority.failure();
+        assert!(error.contains(expected), "{step}: {error}");
+        assert_eq!(retried_after, Duration::from_secs(wait), "{step}: {error}");
+    };
+    let busy = |answer: &mut Answer| {
+        (answer.status, answer.retry_after) = (Status::SERVICE_UNAVAILABLE, Some("300"));
+        answer.body = "<html>busy</html>".into();
+    };
+    check("/dir", busy, "503 Service Unavailable", 300);
+    check("/nonce", busy, "503 Service Unavailable", 300);
+    check("/order", busy, "503 Service Unavailable", 300);
+    let missing = |answer: &mut Answer| (answer.status, answer.body) = (Status::NOT_FOUND, json!({}));
+    check("/dir", missing, "404 Not Found", 60);
+    check("/orders", missing, "404 Not Found", 60);
+    let limited = |answer: &mut Answer| {
+        answer.refuse(Status::TOO_MANY_REQUESTS, "rateLimited");
+        answer.retry_after = Some("3600");
+    };
+    check(
+        "/orders",
+        limited,
+        "429 Too Many Requests: API error: no (urn:ietf:params:acme:error:rateLimited)",
+        3600,
+    );
+    let endless = |answer: &mut Answer| {
+        answer.status = Status::SERVICE_UNAVAILABLE;
+        answer.retry_after = Some("18446744073709551615");
+    };
+    check("/account", endless, "503 Service Unavailable", DAY.as_secs());
+    let invalid = |answer: &mut Answer| answer.body["status"] = "invalid".into();
+    check("/order", invalid, "the order is invalid", 60);
+}
+
+#[test]
+fn an_authorization_that_has_failed_is_named() {
+    let authority = FakeAuthority::start(|path, _, answer| {
+        if ["/orders", "/order", "/authorization"].contains(&path) {
+            answer.body["status"] = "invalid".into();
+        }
+    });
+    let (error, _) = authority.failure();
+    assert!(error.contains("the authorization of a.example is invalid"), "{error}");
+}
+
 /// Authorities admit few accounts from one place.
 #[test]
 fn one_account_is_made_for_all_tries_without_a_folder() {
@@ -277,6 +372,21 @@ impl FakeAuthority {
         };
         let folder = Folder::open(&renewal.settings).unwrap();
         Renewal::new(renewal.settings, folder, renewal.tls, renewal.table, renewal.is_ready)
+    }
+
+    /// The text of the first failure, and the time until the next try.
+    fn failure(&self) -> (String, Duration) {
+        let (sender, mut reports) = mpsc::unbounded_channel();
+        let mut renewal = self.renewal(None);
+        renewal.settings.on_report = Some(Arc::new(move |report: &AcmeReport| {
+            let AcmeReport::Failed { retried_after, .. } = report else { return };
+            let _ = sender.send((report.to_string(), *retried_after));
+        }));
+        let endless = async {
+            renewal.run().await;
+            None
+        };
+        block_on(select(endless, reports.recv())).unwrap().unwrap()
     }
 }
 

@@ -61,7 +61,7 @@ fn random() -> u64 {
 /// or not as a number of seconds or a date.
 ///
 /// A date counts from the `date` of the response, and from `now` without one. One that is over is no wait.
-pub(super) fn retry_after(headers: &Headers, now: impl FnOnce() -> SystemTime) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &Headers, now: impl FnOnce() -> SystemTime) -> Option<Duration> {
     let value = headers.first(FieldName::RETRY_AFTER)?;
     if let Some(seconds) = saturating_decimal(value) {
         return Some(Duration::from_secs(seconds));

@@ -10,6 +10,8 @@ mod tries;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use backoff::random_share;
+#[cfg(feature = "acme")]
+pub(crate) use backoff::retry_after;
 pub use budget::RetryBudget;
 pub(super) use budget::{BudgetShare, HostBudgets, HostRetries};
 pub(super) use latencies::Latencies;
