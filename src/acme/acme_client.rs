@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -13,17 +14,20 @@ use super::settings::Settings;
 use crate::client::client::Client;
 use crate::client::retry_after;
 use crate::http_types::HttpBody;
+use crate::memory::lock;
 use crate::message::{FieldName, MessageError, Method, Request, Response, Status};
 
-/// A client for requests to an authority.
+/// A client for requests to an authority. Clones share what they note.
 #[derive(Clone)]
 pub(super) struct AcmeClient {
     client: Client,
+    /// The URL of the order or the account that the last request has made.
+    made: Arc<Mutex<Option<String>>>,
 }
 
 impl AcmeClient {
     pub(super) fn new(settings: &Settings) -> AcmeClient {
-        AcmeClient { client: settings.client.clone().unwrap_or_default() }
+        AcmeClient { client: settings.client.clone().unwrap_or_default(), made: Arc::default() }
     }
 
     /// Returns a builder of an account that uses this client.
@@ -31,16 +35,25 @@ impl AcmeClient {
         Account::builder_with_http(Box::new(self.clone()))
     }
 
+    /// Takes the URL of the order or the account that the last request has made, if it has made one (RFC 8555 §7.3, §7.4).
+    pub(super) fn take_made(&self) -> Option<String> {
+        lock(&self.made).take()
+    }
+
     /// Sends a request, and receives the whole response, up to what the client admits.
     async fn send(
         &self,
         request: http::Request<BodyWrapper<Bytes>>,
     ) -> Result<BytesResponse, Box<dyn Error + Send + Sync>> {
+        *lock(&self.made) = None;
         let request = Request::try_from(request)?;
         let mut response = Response::new();
         self.client.send(&request, &mut response).await?;
         if let Some(refusal) = Refusal::of(&request, &response) {
             return Err(Box::new(refusal));
+        }
+        if response.status == Status::CREATED {
+            *lock(&self.made) = response.headers.get("location").map(str::to_owned);
         }
         set_wait(&request, &mut response)?;
         Ok(http::Response::<HttpBody>::try_from(response)?.into())

@@ -20,6 +20,7 @@ use crate::runtime::{now, sleep};
 /// The account at an authority.
 pub(super) struct Authority {
     account: Account,
+    client: AcmeClient,
     credentials: String,
 }
 
@@ -55,7 +56,7 @@ impl Authority {
         let Ok(credentials) = serde_json::from_str::<AccountCredentials>(&text) else { return Ok(None) };
         let client = AcmeClient::new(settings);
         let account = client.builder().from_credentials(credentials).await.map_err(refused)?;
-        Ok(Some(Authority { account, credentials: text }))
+        Ok(Some(Authority { account, client, credentials: text }))
     }
 
     /// Makes an account, if it can be kept.
@@ -69,7 +70,7 @@ impl Authority {
             client.builder().create(&new, settings.directory.to_string(), None).await.map_err(refused)?;
         let credentials = serde_json::to_string(&credentials).map_err(|error| refused(error.into()))?;
         store.set_account(&credentials)?;
-        Ok(Authority { account, credentials })
+        Ok(Authority { account, client, credentials })
     }
 
     /// The text by which the account is kept.
@@ -96,18 +97,7 @@ impl Authority {
         old: Option<&CertificateDer<'_>>,
     ) -> Result<String, AcmeError> {
         let names: Vec<_> = settings.names.iter().map(|name| Identifier::Dns(name.clone())).collect();
-        let mut new = NewOrder::new(&names);
-        if let Some(old) = old.and_then(identifier_of) {
-            new = new.replaces(old);
-        }
-        let mut order = match self.account.new_order(&new).await {
-            // The old certificate may be of another account, or replaced already (RFC 9773 §5).
-            Err(error) if old.is_some() && refuses_old(&error) => {
-                self.account.new_order(&NewOrder::new(&names)).await
-            }
-            ordered => ordered,
-        }
-        .map_err(refused_order)?;
+        let mut order = self.new_order(&names, old).await.map_err(refused_order)?;
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(refused)?;
@@ -136,6 +126,28 @@ impl Authority {
         let key = patiently(async || order.finalize().await).await?;
         let chain = patiently(async || order.poll_certificate(&retries).await).await?;
         Ok(format!("{}\n{key}", chain.trim_end()))
+    }
+
+    /// Orders a certificate that takes the place of `old`, if there is one and the authority wants to know (RFC 9773 §5).
+    async fn new_order(
+        &self,
+        names: &[Identifier],
+        old: Option<&CertificateDer<'_>>,
+    ) -> Result<Order, instant_acme::Error> {
+        let plain = NewOrder::new(names);
+        let Some(old) = old.and_then(identifier_of) else { return self.account.new_order(&plain).await };
+        match self.account.new_order(&NewOrder::new(names).replaces(old)).await {
+            // The directory names no renewal information. Or the old certificate is of another account, or replaced already.
+            Err(instant_acme::Error::Unsupported(_) | instant_acme::Error::Api(_)) => {
+                self.account.new_order(&plain).await
+            }
+            // The order that was made does not repeat the old certificate, which is no reason to leave it pending.
+            Err(error @ instant_acme::Error::Other(_)) => match self.client.take_made() {
+                Some(url) => self.account.order(url).await,
+                None => Err(error),
+            },
+            ordered => ordered,
+        }
     }
 
     /// When `certificate` is to be renewed; `None` if the authority does not say.
@@ -178,14 +190,6 @@ const BUSY_PAUSE_MIN: Duration = Duration::from_millis(250);
 /// The identifier of a certificate (RFC 9773 §4.1), if its issuer has given it one.
 fn identifier_of(certificate: &CertificateDer<'_>) -> Option<CertificateIdentifier<'static>> {
     CertificateIdentifier::try_from(certificate).ok().map(CertificateIdentifier::into_owned)
-}
-
-/// Whether an authority refuses the certificate that an order is to replace.
-fn refuses_old(error: &instant_acme::Error) -> bool {
-    let instant_acme::Error::Api(problem) = error else { return false };
-    problem.r#type.as_deref().is_some_and(|kind| {
-        ["alreadyReplaced", "malformed", "unauthorized"].iter().any(|refusal| kind.ends_with(refusal))
-    })
 }
 
 /// Why an order became invalid: the failure of a challenge, if one has failed.

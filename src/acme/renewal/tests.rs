@@ -160,6 +160,39 @@ fn failures_are_tried_again_less_and_less_often() {
 }
 
 #[test]
+fn a_certificate_is_renewed_without_renewal_info_rfc9773() {
+    let authority = FakeAuthority::start(|path, _, answer| {
+        if path == "/dir" {
+            answer.body.as_object_mut().unwrap().remove("renewalInfo");
+        }
+    });
+    authority.renew(1);
+}
+
+/// The order that was made is used: each other one would count against the limits of the authority.
+#[test]
+fn a_certificate_is_renewed_if_the_order_does_not_reflect_the_old_one_rfc9773_5() {
+    let authority = FakeAuthority::start(|_, _, answer| {
+        if let Some(fields) = answer.body.as_object_mut() {
+            fields.remove("replaces");
+        }
+    });
+    authority.renew(1);
+}
+
+#[test]
+fn a_certificate_is_renewed_if_the_authority_refuses_to_replace_the_old_one_rfc9773_5() {
+    for_each(["alreadyReplaced", "malformed", "unauthorized", "conflict"], |kind| {
+        let authority = FakeAuthority::start(move |path, nth, answer| {
+            if (path, nth) == ("/orders", 1) {
+                answer.refuse(Status::CONFLICT, kind);
+            }
+        });
+        authority.renew(2);
+    });
+}
+
+#[test]
 fn a_window_without_retry_after_counts_rfc9773_4_3() {
     for_each([(None, 6), (Some("soon"), 6), (Some("7200"), 2)], |(retry_after, hours)| {
         let authority = FakeAuthority::start(move |path, _, answer| {
@@ -372,6 +405,18 @@ impl FakeAuthority {
         };
         let folder = Folder::open(&renewal.settings).unwrap();
         Renewal::new(renewal.settings, folder, renewal.tls, renewal.table, renewal.is_ready)
+    }
+
+    /// Renews a certificate with so many orders.
+    #[track_caller]
+    fn renew(&self, orders: usize) {
+        let mut renewal = self.renewal(None);
+        let key = KeyPair::generate().unwrap();
+        renewal.show(&format!("{}{}", leaf(&key, -80, 5), key.serialize_pem())).unwrap();
+        let before = renewal.tls.not_after();
+        block_on(renewal.step()).unwrap().unwrap();
+        assert!(renewal.tls.not_after() > before);
+        assert_eq!(self.count("/orders"), orders);
     }
 
     /// The text of the first failure, and the time until the next try.
