@@ -12,8 +12,8 @@ use super::resource::{Description, Representation, Resource};
 use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot};
 use crate::descriptors::with_descriptors;
 use crate::message::{
-    Body, BodyChain, ChainLink, FieldName, Headers, Method, PreconditionResult, RangeSelection, Request,
-    Response, Status, Validators, evaluate_preconditions, may_send_range, multipart,
+    Body, BodyChain, CACHE_FIELDS, ChainLink, FieldName, Headers, Method, PreconditionResult, RangeSelection,
+    Request, Response, Status, Validators, evaluate_preconditions, may_send_range, multipart,
 };
 use crate::net::FileReader;
 use crate::runtime::{random_token, spawn_blocking};
@@ -242,7 +242,7 @@ fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> R
     response.status = status;
     describe(response, &chosen.fields_without_content)?;
     // Both are meant for the file: a cache would store the refusal for as long (RFC 9111 §3).
-    response.headers.remove_each(&[FieldName::new("cache-control"), FieldName::new("expires")]);
+    response.headers.remove_each(&CACHE_FIELDS);
     Ok(())
 }
 

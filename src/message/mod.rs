@@ -49,8 +49,9 @@ pub use cookie::RawSetCookie;
 pub(crate) use cookie::{Cookies, SetCookie};
 pub use fields::{BasicAuth, FieldValue, HeadersIter, Parameters, ParametersError};
 pub(crate) use fields::{
-    CONTENT_FIELDS, FRAMING_FIELDS, FieldName, Headers, HeadersDraft, NameSet, Repeated, SINGLE_FIELDS,
-    basic_credentials, describes_client, is_field_value, is_tchar, is_token, members, token_len, trim,
+    CACHE_FIELDS, CONTENT_FIELDS, FRAMING_FIELDS, FieldName, Headers, HeadersDraft, NameSet, Repeated,
+    SINGLE_FIELDS, basic_credentials, describes_client, is_field_value, is_tchar, is_token, members,
+    token_len, trim,
 };
 pub(crate) use message_error::{CookieFault, MessageError, TargetError};
 pub(crate) use request::{NO_PATTERN, PathParams, Request, RequestDraft, RequestLineDraft, RoutePattern};

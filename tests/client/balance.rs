@@ -237,7 +237,8 @@ fn healthy_if_decides_what_a_failure_is() {
             let balancer = hosts.balance().build();
             let _ = responses(&balancer, 2).await;
             let cannot_work = [502, 503, 504].contains(&status);
-            let expected = if cannot_work { (0, 0, 1, 1) } else { (0, 1, 0, usize::from(status == 500)) };
+            let expected =
+                if cannot_work { (0, 0, 1, 1) } else { (0, 1, 0, usize::from([429, 500].contains(&status))) };
             assert_eq!(counts(&balancer)[0], expected, "{status}");
             let balancer = hosts
                 .balance()
@@ -245,7 +246,8 @@ fn healthy_if_decides_what_a_failure_is() {
                 .penalty(Duration::from_secs(60))
                 .build();
             let _ = responses(&balancer, 2).await;
-            let expected = if is_good(status) { (0, 1, 0, 0) } else { (0, 0, 1, 1) };
+            let penalties = usize::from(status == 429);
+            let expected = if is_good(status) { (0, 1, 0, penalties) } else { (0, 0, 1, 1) };
             assert_eq!(counts(&balancer)[0], expected, "{status}");
             seconds(59).await;
             assert_eq!(counts(&balancer)[0], expected, "{status}");
@@ -517,6 +519,7 @@ fn an_opened_request_is_counted_when_it_is_answered() {
         for (behavior, expected, noted) in [
             (Well(200), "a", (0, 1, 0, 0)),
             (Well(404), "a", (0, 1, 0, 0)),
+            (Well(429), "a", (0, 1, 0, 1)),
             (Well(500), "a", (0, 0, 1, 1)),
             (Slow(1), "a", (0, 1, 0, 0)),
             (Slow(9), "-", (0, 0, 1, 1)),

@@ -249,8 +249,8 @@ impl BalancerBuilder {
         self
     }
 
-    /// Sets how long a failure counts as one more pending request. Any status from 500 on counts so too, except 501 and 505. A
-    /// host that answers 500 at once would otherwise look the least busy. Default: 3 s.
+    /// Sets how long a failure counts as one more pending request. 429 counts so too, and any status from 500 on, except 501
+    /// and 505. A host that answers 500 at once would otherwise look the least busy. Default: 3 s.
     pub fn penalty(mut self, penalty: Duration) -> Self {
         self.health.penalty = penalty;
         self

@@ -18,7 +18,8 @@ pub(crate) use credentials::is_token68;
 pub(crate) use draft::HeadersDraft;
 pub use headers::{Headers, HeadersIter};
 pub(crate) use name::{
-    CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameSet, SINGLE_FIELDS, is_tchar, is_token, token_len,
+    CACHE_FIELDS, CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameSet, SINGLE_FIELDS, is_tchar, is_token,
+    token_len,
 };
 pub use parameters::{Parameters, ParametersError};
 pub use value::FieldValue;

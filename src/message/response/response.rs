@@ -16,8 +16,8 @@ use crate::message::request::{
 };
 use crate::message::text::{InvalidReference, attachment, encode_reference};
 use crate::message::{
-    Body, CONTENT_FIELDS, ContentError, FieldName, Headers, MessageError, Method, Problem, Request,
-    SetCookie, Status, TargetError, Version,
+    Body, CACHE_FIELDS, CONTENT_FIELDS, ContentError, FieldName, Headers, MessageError, Method, Problem,
+    Request, SetCookie, Status, TargetError, Version,
 };
 
 /// A response, either to be sent or received. The same type serves in both directions.
@@ -394,7 +394,7 @@ impl Response {
                 self.body.clear();
                 self.headers.remove_each(&CONTENT_FIELDS);
                 // A cache would answer others with the refusal for as long as with the content (RFC 9111 §3).
-                self.headers.remove_each(&[FieldName::new("cache-control"), FieldName::new("expires")]);
+                self.headers.remove_each(&CACHE_FIELDS);
                 self.trailers.reset();
             }
         }
@@ -465,7 +465,7 @@ impl Response {
                 self.status = Status::RANGE_NOT_SATISFIABLE;
                 self.headers.put(content_range, format!("bytes */{len}").as_bytes());
                 // Both are meant for the content: a cache would store the refusal for as long (RFC 9111 §3).
-                self.headers.remove_each(&[FieldName::new("cache-control"), FieldName::new("expires")]);
+                self.headers.remove_each(&CACHE_FIELDS);
                 None
             }
         }

@@ -143,7 +143,8 @@ impl<H: Handler + 'static> Service<H> {
     ///
     /// The response is as the handler left it. Fields that are computed for sending are missing. The content is there
     /// even if the request is a HEAD. Content that the handler writes with [`Context::body_writer`] becomes the body,
-    /// up to the point of an abort. In response to a HEAD, written content is dropped.
+    /// up to the point of an abort, of which [`Server::on_error`](crate::Server::on_error) has a report. In response to a
+    /// HEAD, written content is dropped.
     ///
     /// # Examples
     ///

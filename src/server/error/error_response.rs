@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::error::ErrorStatuses;
 use super::error_report::ErrorReport;
 use crate::memory::Reset;
-use crate::message::{FRAMING_FIELDS, FieldName, Headers, Problem, Response, Status};
+use crate::message::{CACHE_FIELDS, FRAMING_FIELDS, FieldName, Headers, Problem, Response, Status};
 
 /// How failures are answered, as far as the application has chosen.
 #[derive(Clone, Default)]
@@ -77,13 +77,12 @@ fn remove_freshness(headers: &mut Headers) {
     if headers.is_empty() {
         return;
     }
-    headers.remove_each(&[FieldName::new("expires")]);
     let is_kept = |member: &&[u8]| {
         let name = member.split(|octet| *octet == b'=').next().unwrap_or_default();
         !FRESHNESS.iter().any(|directive| name.eq_ignore_ascii_case(directive.as_bytes()))
     };
     let kept = headers.members("cache-control").filter(is_kept).collect::<Vec<_>>().join(&b", "[..]);
-    headers.remove_each(&[FieldName::new("cache-control")]);
+    headers.remove_each(&CACHE_FIELDS);
     if !kept.is_empty() {
         headers.put(FieldName::new("cache-control"), &kept);
     }

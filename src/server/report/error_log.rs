@@ -11,7 +11,7 @@ use std::thread;
 use std::time::SystemTime;
 
 use super::observer::{CoreEvents, Observer};
-use super::report_limiter::KindLimiter;
+use super::report_limiter::{KindLimiter, KindState};
 use crate::lines::{LineTarget, LineWriter, Log, notice};
 use crate::memory::lock;
 use crate::message::HttpDate;
@@ -134,8 +134,8 @@ impl ErrorLog {
     /// The hook of the standard library writes to standard error on the thread that panics. A terminal or a pipe that
     /// nobody reads then halts a core for ever, at the first panic of a handler that finds it full.
     ///
-    /// Panics after the drop of the log go to standard error, for which a thread waits at most 100 ms. With
-    /// `panic = "abort"`, all of them do.
+    /// At most 10 panics a second are written. Panics after the drop of the log go to standard error, for which a thread
+    /// waits at most 100 ms. With `panic = "abort"`, all of them do.
     ///
     /// # Examples
     ///
@@ -151,8 +151,10 @@ impl ErrorLog {
     pub fn panic_hook(&self) -> impl Fn(&PanicHookInfo<'_>) + Send + Sync + 'static {
         // The program never drops its hook, which must not keep the log.
         let inner = Arc::downgrade(&self.inner);
+        let panics = Mutex::<KindState>::default();
         move |panic| {
-            let text = panic_line(SystemTime::now(), panic);
+            let Some(suppressed) = lock(&panics).admit(LINES_A_SECOND) else { return };
+            let text = panic_line(SystemTime::now(), panic, suppressed);
             match inner.upgrade() {
                 Some(inner) if cfg!(panic = "unwind") => inner.write(&text),
                 _ => notice(text),
@@ -227,26 +229,26 @@ impl LogInner {
 /// The line of a report. It cannot be forged: characters that end a line are blanks.
 fn line(time: SystemTime, report: &ErrorReport<'_>, suppressed: u64) -> String {
     let level = if report.is_fault() { "error" } else { "info" };
-    let mut line = format!("{} {level} {report}", HttpDate::new(time).to_rfc3339());
-    if suppressed > 0 {
-        line.push_str(&format!("; {suppressed} more suppressed"));
-    }
-    without_line_ends(&line)
+    one_line(time, format_args!("{level} {report}"), suppressed)
 }
 
 /// The line of a panic, above its backtrace.
-fn panic_line(time: SystemTime, panic: &PanicHookInfo<'_>) -> String {
+fn panic_line(time: SystemTime, panic: &PanicHookInfo<'_>, suppressed: u64) -> String {
     let thread = thread::current();
     let thread = thread.name().unwrap_or("without a name");
-    let line = format!("{} error thread {thread} {panic}", HttpDate::new(time).to_rfc3339());
+    let line = one_line(time, format_args!("error thread {thread} {panic}"), suppressed);
     let backtrace = Backtrace::capture();
     match backtrace.status() {
-        BacktraceStatus::Captured => format!("{}\n{backtrace}", without_line_ends(&line)),
-        _ => without_line_ends(&line),
+        BacktraceStatus::Captured => format!("{line}\n{backtrace}"),
+        _ => line,
     }
 }
 
-fn without_line_ends(line: &str) -> String {
+fn one_line(time: SystemTime, event: fmt::Arguments<'_>, suppressed: u64) -> String {
+    let mut line = format!("{} {event}", HttpDate::new(time).to_rfc3339());
+    if suppressed > 0 {
+        line.push_str(&format!("; {suppressed} more suppressed"));
+    }
     line.replace(['\r', '\n'], " ")
 }
 

@@ -45,7 +45,7 @@ pub(super) struct KindLimiter {
 
 /// The reports of one kind.
 #[derive(Clone, Copy, Default)]
-struct KindState {
+pub(super) struct KindState {
     /// When the current second began, with the first report that passed in it.
     began_at: Option<runtime::Instant>,
     /// How many have passed since then.
@@ -63,19 +63,26 @@ impl KindLimiter {
     /// Decides whether a report passes. Returns how many of its kind have not since the last one that has.
     pub(super) fn admit(&self, report: &ErrorReport<'_>) -> Option<u64> {
         let kind = &self.kinds[usize::from(report.is_fault())][kind_of(&report.cause)];
-        let now = runtime::now();
         let mut state = kind.get();
-        if state.began_at.is_none_or(|began_at| now.saturating_duration_since(began_at) >= SECOND) {
-            state = KindState { began_at: Some(now), passed: 0, ..state };
-        }
-        let passes = state.passed < self.passed_max;
-        let suppressed = state.suppressed;
-        match passes {
-            true => (state.passed, state.suppressed) = (state.passed + 1, 0),
-            false => state.suppressed += 1,
-        }
+        let suppressed = state.admit(self.passed_max);
         kind.set(state);
-        passes.then_some(suppressed)
+        suppressed
+    }
+}
+
+impl KindState {
+    /// Decides whether one more passes. Returns how many have not since the last one that has.
+    pub(super) fn admit(&mut self, passed_max: u32) -> Option<u64> {
+        let now = runtime::now();
+        if self.began_at.is_none_or(|began_at| now.saturating_duration_since(began_at) >= SECOND) {
+            *self = KindState { began_at: Some(now), passed: 0, ..*self };
+        }
+        if self.passed == passed_max {
+            self.suppressed += 1;
+            return None;
+        }
+        self.passed += 1;
+        Some(std::mem::take(&mut self.suppressed))
     }
 }
 

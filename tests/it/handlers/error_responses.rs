@@ -620,6 +620,10 @@ fn no_cache_is_told_to_keep_a_failure_rfc9111_3() {
         let headers = &mut ctx.response.headers;
         headers.set("cache-control", "Public, max-age=31536000, immutable")?;
         headers.set("expires", "Thu, 01 Jan 2032 00:00:00 GMT")?;
+        // By a CDN (RFC 9213), and by others in front.
+        for name in ["cdn-cache-control", "surrogate-control", "x-accel-expires"] {
+            headers.set(name, "max-age=600")?;
+        }
         match ctx.request.path() {
             "/fails" => return Err(Error::other("secret")),
             "/none" => return Err(Status::NOT_FOUND.into()),

@@ -154,6 +154,9 @@ fn panics_are_lines_of_the_log() {
         let text = written.text();
         let line = text.lines().find(|line| line.contains(" error thread corehttp-")).unwrap();
         assert!(line.contains("tests/it/observe/error_log.rs:") && line.ends_with(": no  way"), "{line}");
+        (0..100).for_each(|_| _ = served.ask(get("/")));
+        eventually("some are written", || written.text().matches(" error thread ").count() >= 10);
+        assert!(written.text().matches(" error thread ").count() <= 50, "{}", written.text());
         drop(served);
         // The log is gone, and panics are no longer its matter.
         assert!(std::panic::catch_unwind(|| panic!("late")).is_err());
