@@ -78,7 +78,7 @@ impl ForwardAuth {
     /// Fails if `path` is not a path.
     pub fn new(servers: Balancer, path: &str) -> Result<ForwardAuth, MessageError> {
         if Request::get(path)?.target().form() != TargetForm::Origin {
-            return Err(MessageError::from_url(TargetError::Form, path));
+            return Err(MessageError::from_url(TargetError::Path, path));
         }
         Ok(ForwardAuth { inner: Arc::new(Settings { servers, path: path.into(), copied: Vec::new() }) })
     }

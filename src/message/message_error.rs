@@ -210,6 +210,12 @@ pub enum TargetError {
     Idna,
     /// The URL has a user and a password that cannot be sent (RFC 7617 §2) or have no place there, as in an origin.
     Userinfo,
+    /// A base is neither an `http` or `https` URL nor a path
+    /// ([`Request::forwarded_to`](crate::Request::forwarded_to)).
+    Base,
+    /// A path is expected in place of a whole URL
+    /// ([`HealthCheck::get`](crate::client::HealthCheck::get), [`ForwardAuth::new`](crate::middleware::ForwardAuth::new)).
+    Path,
     /// The path contains a `..`, which could lead out of its base
     /// ([`Request::forwarded_to`](crate::Request::forwarded_to)).
     Outside,
@@ -232,6 +238,8 @@ impl fmt::Display for TargetError {
             TargetError::Authority => "the host or the port is missing or malformed",
             TargetError::Idna => "the host is not ASCII, and the crate was built without its feature `idna`",
             TargetError::Userinfo => "the user and the password cannot be sent, or have no place here",
+            TargetError::Base => "the base begins with none of `http://`, `https://` and `/`",
+            TargetError::Path => "a path that begins with `/` is expected",
             TargetError::Outside => "the path could lead out of its base",
             TargetError::Prefix => "the path is not below the prefix",
             TargetError::MaxForwards => "the request may not be forwarded any more",

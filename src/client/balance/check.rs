@@ -51,7 +51,7 @@ impl HealthCheck {
     pub fn get(path: &str) -> Result<HealthCheck, MessageError> {
         let request = Request::get(path)?;
         if request.target().form() != TargetForm::Origin {
-            return Err(MessageError::from_url(TargetError::Form, path));
+            return Err(MessageError::from_url(TargetError::Path, path));
         }
         Ok(HealthCheck::new(Some(request)))
     }

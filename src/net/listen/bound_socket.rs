@@ -221,6 +221,9 @@ fn bind_host(name: &str, options: &ListenOptions) -> io::Result<Vec<BoundSocket>
         let why = format!("an address has no scheme: write `{}`", address.trim_end_matches('/'));
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
+    if name.starts_with('/') {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a path is written `unix:{name}`")));
+    }
     // An IPv6 address has colons of its own.
     if !name.contains(':') || name.ends_with(']') || name.parse::<Ipv6Addr>().is_ok() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the port is missing"));
@@ -573,12 +576,13 @@ mod tests {
 
     #[test]
     fn an_address_without_a_port_says_so() {
-        for address in
-            ["", "8080", "127.0.0.1", "localhost", "/run/app.sock", "::1", "[::]", "[::1]", "fe80::1"]
-        {
+        for address in ["", "8080", "127.0.0.1", "localhost", "::1", "[::]", "[::1]", "fe80::1"] {
             let error = bind(address).unwrap_err();
             assert_eq!(error.to_string(), format!("cannot listen on {address}: the port is missing"));
         }
+        let why = "a path is written `unix:/run/app.sock`";
+        let refused = bind("/run/app.sock").unwrap_err().to_string();
+        assert_eq!(refused, format!("cannot listen on /run/app.sock: {why}"));
         for url in ["http://127.0.0.1:0", "https://127.0.0.1:0/"] {
             let why = "an address has no scheme: write `127.0.0.1:0`";
             assert_eq!(bind(url).unwrap_err().to_string(), format!("cannot listen on {url}: {why}"));

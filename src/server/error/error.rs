@@ -453,7 +453,9 @@ fn status_of_target(error: TargetError) -> Option<Status> {
         | TargetError::Scheme
         | TargetError::Authority
         | TargetError::Idna
-        | TargetError::Userinfo => None,
+        | TargetError::Userinfo
+        | TargetError::Base
+        | TargetError::Path => None,
     }
 }
 
