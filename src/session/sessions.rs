@@ -231,7 +231,7 @@ impl<S: SessionStore> Keeper<S> {
                 let response = head.ok_or_else(too_late)?;
                 let id = self.insert(session.data(data_max)?, now).await?;
                 if let Some(old) = old {
-                    self.store.delete(&old).await?;
+                    self.delete_old(&old, &id).await?;
                 }
                 session.note_saved(Some((id, now)));
                 self.set_cookie(response, id.as_str())
@@ -245,7 +245,7 @@ impl<S: SessionStore> Keeper<S> {
                 }
                 let id = self.insert(session.data(data_max)?, now).await?;
                 // Of several requests that end a session, one finds it. The others bring nothing of it back.
-                if !self.store.delete(&old).await? {
+                if !self.delete_old(&old, &id).await? {
                     session.note_saved(Some((old, now)));
                     return self.store.delete(&id).await.map(drop);
                 }
@@ -258,15 +258,25 @@ impl<S: SessionStore> Keeper<S> {
                     Merged::Empty => return self.delete(&id, session, head).await,
                     Merged::Values { begun_at } => begun_at,
                 };
-                self.prolong_cookie(head, &id)?;
                 let data = session.data(data_max)?;
                 let expires_at = self.settings.expiry(begun_at, now);
                 self.store.update(&id, Some(data), expires_at).await?;
                 session.note_saved(Some((id, begun_at)));
-                Ok(())
+                // After an error, all of this is done once more, and the cookie must not be there twice.
+                self.prolong_cookie(head, &id)
             }
             SessionChange::Delete(id) => self.delete(&id, session, head).await,
         }
+    }
+
+    /// Deletes the session in whose place another was inserted, and returns whether it was there. If that fails, nobody gets
+    /// the `new` one, which is deleted as well, as far as it can be.
+    async fn delete_old(&self, old: &SessionId, new: &SessionId) -> Result<bool> {
+        let deleted = self.store.delete(old).await;
+        if deleted.is_err() {
+            let _ = self.store.delete(new).await;
+        }
+        deleted
     }
 
     /// Merges the changes of a session with what the store has now: others may have changed it since it was loaded, which
