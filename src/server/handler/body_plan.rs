@@ -27,6 +27,7 @@ use crate::message::Status;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "a plan has an effect only if `on_head` returns it"]
 pub enum BodyPlan {
     /// The whole body is received before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). A
     /// request with a larger one is answered with 413. The handler is not called, and its middleware gets the error.

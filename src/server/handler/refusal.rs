@@ -113,6 +113,7 @@ impl Context {
     /// # assert_eq!(response.status, Status::UNSUPPORTED_MEDIA_TYPE);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use = "it refuses only as the plan that `on_head` returns; a handler or a guard returns the error"]
     pub fn refuse(&mut self, error: impl Into<Error>) -> BodyPlan {
         let refusal = Refusal { error: error.into(), origin: RefusalOrigin::Error, layers_left: 0 };
         BodyPlan::Refuse(refusal.note(self))
