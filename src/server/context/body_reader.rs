@@ -20,6 +20,7 @@ use crate::server::exchange::SharedConn;
 ///
 /// Made by [`Context::body_reader`](super::Context::body_reader) and [`Context::duplex`](super::Context::duplex). The
 /// first read sends `100 Continue` to a peer that waits for it (RFC 9110 §10.1.1).
+#[must_use = "nothing is read or decoded before a read"]
 pub struct BodyReader<'a> {
     /// The request whose body is read.
     pub request: &'a Request,

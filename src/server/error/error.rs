@@ -288,6 +288,11 @@ impl Error {
         self.downcast_cause().map_or(!self.is_peer_fault(), ExchangeError::is_fault)
     }
 
+    /// Whether the application has chosen the status, of an error that is not that of a lost connection.
+    pub(super) fn has_chosen_status(&self) -> bool {
+        matches!(&self.0, Kind::Caused(caused) if caused.is_given) && !self.is_connection_lost()
+    }
+
     /// The details that the handler has failed with: the cause itself, or its immediate source.
     pub(super) fn problem(&self) -> Option<&Problem> {
         let source = || self.cause()?.source()?.downcast_ref();

@@ -158,7 +158,10 @@ impl ErrorReport<'_> {
     pub fn is_fault(&self) -> bool {
         match &self.cause {
             ErrorCause::Exchange(error) => error.is_fault(),
-            ErrorCause::Handler(error) => error.is_fault(),
+            // A status that was chosen for a request at fault is no longer sent.
+            ErrorCause::Handler(error) => {
+                error.is_fault() || (self.status.is_none() && error.has_chosen_status())
+            }
             ErrorCause::Refused => self
                 .status
                 .is_some_and(|status| status.is_server_error() && status != Status::NOT_IMPLEMENTED),

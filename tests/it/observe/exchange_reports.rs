@@ -14,7 +14,7 @@ use corehttp::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Served, eventually, get};
+use crate::support::{Served, eventually, get, status};
 
 /// The reports so far: a line for each.
 #[derive(Clone, Default)]
@@ -259,6 +259,29 @@ fn a_peer_that_resets_an_upgraded_connection_is_reported_as_cut() {
     }
     eventually("each is an error of the connection", || served.running.counts().total.errors.io == 3);
     assert_eq!(*faults.lock().unwrap(), [false; 3]);
+}
+
+/// The status that the application has chosen cannot be sent any more, and the peer sees a reset.
+#[test]
+fn a_handler_that_fails_amid_its_response_is_at_fault_whatever_its_status() {
+    let faults = Arc::new(Mutex::new(Vec::new()));
+    let noted = faults.clone();
+    let served = Served::with(
+        |server| {
+            let server = server.error_status(|_: &std::num::ParseIntError| Status::BAD_REQUEST);
+            server.on_error(move |report| noted.lock().unwrap().push(report.is_fault()))
+        },
+        async |ctx: &mut Context| -> corehttp::Result {
+            if ctx.request.path() == "/late" {
+                ctx.body_writer().await?.write_all(b"half").await?;
+            }
+            "x".parse::<u8>().map(drop)?;
+            Ok(())
+        },
+    );
+    assert_eq!(status(&served.ask(get("/early"))), 400);
+    served.ask(get("/late"));
+    eventually("both are reported", || *faults.lock().unwrap() == [false, true]);
 }
 
 #[test]
