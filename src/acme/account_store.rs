@@ -13,8 +13,7 @@ use crate::memory::{lock, stable_hash};
 use crate::runtime::{now, sleep};
 
 /// The credentials of the account at an authority, in a file of the folder, or in memory without one. Authorities admit few
-/// accounts from one place.
-#[derive(Debug)]
+/// accounts from one place. Never shown, since it has the account's key.
 pub(super) struct AccountStore {
     file: Option<AccountFile>,
     /// The text that is not in the file: there is none, or it could not be written, as on a full disk.
@@ -22,7 +21,6 @@ pub(super) struct AccountStore {
 }
 
 /// The file of an account, which all certificates of a folder from one authority share.
-#[derive(Debug)]
 struct AccountFile {
     path: PathBuf,
     lock: PathBuf,

@@ -8,7 +8,8 @@ use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, ChallengeType, Identifier,
     NewAccount, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
-use tokio_rustls::rustls::pki_types::CertificateDer;
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use tokio_rustls::rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
 
 use super::account_store::AccountStore;
 use super::acme_client::{AcmeClient, Refusal, WAIT_MAX};
@@ -55,8 +56,11 @@ impl Authority {
         // A file that was damaged is no reason to be without a certificate.
         let Ok(credentials) = serde_json::from_str::<AccountCredentials>(&text) else { return Ok(None) };
         let client = AcmeClient::new(settings);
-        let account = client.builder().from_credentials(credentials).await.map_err(refused)?;
-        Ok(Some(Authority { account, client, credentials: text }))
+        match client.builder().from_credentials(credentials).await {
+            Ok(account) => Ok(Some(Authority { account, client, credentials: text })),
+            Err(instant_acme::Error::Crypto | instant_acme::Error::KeyRejected) => Ok(None),
+            Err(error) => Err(refused(error)),
+        }
     }
 
     /// Makes an account, if it can be kept.
@@ -123,7 +127,9 @@ impl Authority {
         if patiently(async || order.poll_ready(&retries).await).await? == OrderStatus::Invalid {
             return Err(refused(failed_challenge(&mut order).await));
         }
-        let key = patiently(async || order.finalize().await).await?;
+        // The key of the first request is that of the certificate, however often it is sent.
+        let (request, key) = signing_request(settings).map_err(|error| AcmeError::Authority(error.into()))?;
+        patiently(async || order.finalize_csr(&request).await).await?;
         let chain = patiently(async || order.poll_certificate(&retries).await).await?;
         Ok(format!("{}\n{key}", chain.trim_end()))
     }
@@ -169,7 +175,7 @@ const VALIDATED_WITHIN: Duration = Duration::from_secs(90);
 /// The least time until an authority is asked again when to renew, whatever it says itself.
 const WINDOW_ASKED_MIN: Duration = Duration::from_secs(60 * 60);
 
-/// Does a step of an order, again after each wait that an authority asks for which is busy (RFC 8555 §6.6).
+/// Does a step of an order, once more after each wait that a busy authority asks for (RFC 8555 §6.6).
 async fn patiently<T>(mut step: impl AsyncFnMut() -> Result<T, instant_acme::Error>) -> Result<T, AcmeError> {
     let end = now() + VALIDATED_WITHIN;
     loop {
@@ -186,6 +192,16 @@ async fn patiently<T>(mut step: impl AsyncFnMut() -> Result<T, instant_acme::Err
 
 /// The least time until a step is done again, whatever the authority says itself.
 const BUSY_PAUSE_MIN: Duration = Duration::from_millis(250);
+
+/// The request for a certificate with a new key (RFC 2986), and the key as PEM.
+fn signing_request(
+    settings: &Settings,
+) -> Result<(CertificateSigningRequestDer<'static>, String), rcgen::Error> {
+    let mut params = CertificateParams::new(settings.names.clone())?;
+    params.distinguished_name = DistinguishedName::new();
+    let key = KeyPair::generate()?;
+    Ok((params.serialize_request(&key)?.into(), key.serialize_pem()))
+}
 
 /// The identifier of a certificate (RFC 9773 §4.1), if its issuer has given it one.
 fn identifier_of(certificate: &CertificateDer<'_>) -> Option<CertificateIdentifier<'static>> {
@@ -249,7 +265,7 @@ pub(super) fn refuses_account(error: &AcmeError) -> bool {
     matches!(error, AcmeError::Authority(cause) if cause.is::<RefusedAccount>())
 }
 
-/// How long the authority that has refused something wants to be left alone.
+/// The wait that the authority asks for which has refused something.
 pub(super) fn asked_wait(error: &AcmeError) -> Option<Duration> {
     let AcmeError::Authority(cause) = error else { return None };
     cause.downcast_ref().and_then(Refusal::behind).and_then(Refusal::wait)

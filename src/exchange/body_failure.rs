@@ -12,7 +12,7 @@ use crate::wire::{WireDetail, WireError};
 pub(super) enum BodyFailure {
     Incomplete,
     TimedOut(Phase, TimeLimit),
-    /// The limit of that name is so many bytes.
+    /// The name of the limit, and its bytes.
     TooLarge(&'static str, u64),
     Wire(WireError),
     NoMemory,
@@ -22,7 +22,7 @@ pub(super) enum BodyFailure {
 }
 
 impl BodyFailure {
-    pub(super) fn new(error: &ExchangeError) -> BodyFailure {
+    pub(super) fn from_error(error: &ExchangeError) -> BodyFailure {
         match error {
             ExchangeError::Incomplete | ExchangeError::PeerClosed | ExchangeError::NoCloseFrame => {
                 BodyFailure::Incomplete
@@ -42,7 +42,7 @@ impl BodyFailure {
         }
     }
 
-    /// The error of a further read: of the same kind, and with the same status.
+    /// The error of a further read, with the status of the first.
     #[cold]
     pub(super) fn error(self) -> ExchangeError {
         match self {
@@ -78,7 +78,7 @@ mod tests {
             ExchangeError::Io(io::ErrorKind::ConnectionReset.into()),
             ExchangeError::Discarded,
         ] {
-            let again = BodyFailure::new(&error).error();
+            let again = BodyFailure::from_error(&error).error();
             assert_eq!((again.status(), again.kind()), (error.status(), error.kind()), "{error}");
             assert_eq!(again.to_string(), error.to_string());
         }

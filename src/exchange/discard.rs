@@ -14,6 +14,9 @@ pub(crate) fn poll_drain<L: Locality>(
     conn: &mut Conn<L>,
     bounds: &Bounds,
 ) -> Poll<Result<bool, ExchangeError>> {
+    if incoming.has_failed() {
+        return Poll::Ready(Ok(false));
+    }
     let drain_max = bounds.limits.drain_max;
     let linger = bounds.timeouts.linger;
     loop {
@@ -45,10 +48,9 @@ pub(crate) fn poll_discard<L: Locality>(
     conn.disarm(TimerSlot::Read);
     while !incoming.is_end_stream() {
         match incoming.discard_arrived(bounds) {
-            Ok(1..) => continue,
-            Ok(0) if incoming.is_end_stream() => break,
-            Ok(0) => {}
-            // Content that is malformed is an error after the response, and no message follows it.
+            Ok(count) if count > 0 || incoming.is_end_stream() => continue,
+            Ok(_) => {}
+            // Malformed content is dropped as it comes: a peer that is not read may not read the response.
             Err(_) => incoming.drop_input(),
         }
         match ready!(incoming.poll_read_ahead(cx, conn)) {

@@ -39,8 +39,7 @@ pub enum ExchangeError {
     /// The handler returned without finishing the response that it streamed, for example with
     /// [`BodyWriter::finish`](crate::BodyWriter::finish).
     Unfinished,
-    /// The handler reads a body of which a part was discarded: while a response was sent, or because it could not be
-    /// received.
+    /// The handler reads a body of which a part was discarded, while the response was sent or after a failure.
     Discarded,
     /// The application's source of a streamed body failed.
     Source(io::Error),
@@ -198,8 +197,7 @@ pub(crate) fn cut_as_end(read: Result<usize, ConnError>) -> Result<usize, ConnEr
 
 impl fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_error(f, self, |f| {
-            match self {
+        write_error(f, self, |f| match self {
             ExchangeError::Incomplete => f.write_str("the peer closed before the message was complete"),
             ExchangeError::PeerClosed => f.write_str("the peer closed before it was answered in full"),
             ExchangeError::NoCloseFrame => {
@@ -215,10 +213,9 @@ impl fmt::Display for ExchangeError {
                 f.write_str("the handler did not finish the response that it had begun")
             }
             ExchangeError::Discarded => f.write_str(
-                "a part of the body was discarded: while the response was sent, or because it could not be received",
+                "a part of the body was discarded, while the response was sent or after a failure",
             ),
             ExchangeError::Source(_) => f.write_str("the source of the content failed"),
-        }
         })
     }
 }

@@ -321,14 +321,17 @@ impl Incoming {
     /// Notes that no more of the body can be received, for this reason.
     #[cold]
     fn fail(&mut self, error: ExchangeError) -> ExchangeError {
-        self.body = BodyDecoder::Failed(BodyFailure::new(&error));
+        self.body = BodyDecoder::Failed(BodyFailure::from_error(&error));
         (self.piece_len, self.truncated_rest) = (0, 0);
         error
     }
 
-    /// Gives the body up, since a part of what was received is lost.
+    /// Has further reads fail, since a part of the received content is lost. If all of it was received, another message
+    /// may follow.
     pub(crate) fn give_up(&mut self) {
-        if !self.has_failed() {
+        if self.is_end_stream() {
+            self.note_discarded(1);
+        } else if !self.has_failed() {
             self.fail(ExchangeError::Discarded);
         }
     }
@@ -365,11 +368,6 @@ impl Incoming {
         Poll::Ready(Ok(count))
     }
 
-    /// Notes that the end of the body is no longer known, so that no message can follow.
-    pub(crate) fn mark_body_end_unknown(&mut self) {
-        self.expectation = Expectation::EndUnknown;
-    }
-
     /// Whether the whole body has been received. The current piece may be the last one.
     #[inline]
     pub(crate) fn is_end_stream(&self) -> bool {
@@ -399,10 +397,9 @@ impl Incoming {
     /// Discards the next piece, if it has arrived. Returns its length.
     pub(super) fn discard_arrived(&mut self, bounds: &Bounds) -> Result<usize, ExchangeError> {
         self.consume_piece();
-        self.piece_len = self.decode(bounds)?;
-        self.note_discarded(self.piece_len);
-        let count = self.piece_len;
-        self.consume_piece();
+        let count = self.decode(bounds)?;
+        self.input.consume(count);
+        self.note_discarded(count);
         Ok(count)
     }
 

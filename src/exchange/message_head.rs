@@ -196,9 +196,6 @@ pub(crate) enum Expectation {
     None,
     /// `100 Continue`, to be sent when the body is first read and has not arrived.
     Continue,
-    /// None any more, and the end of the body is unknown. No further message can follow. Either the body has failed, or a final
-    /// response was sent instead of 100. The peer may then send the body or not (§10.1.1).
-    EndUnknown,
 }
 
 impl Expectation {

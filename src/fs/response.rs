@@ -241,7 +241,7 @@ fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> R
     response.remove_content();
     response.status = status;
     describe(response, &chosen.fields_without_content)?;
-    // Both are meant for the file: a cache would store the refusal for as long (RFC 9111 §3).
+    // These are meant for the file: a cache would store the refusal for as long (RFC 9111 §3).
     response.headers.remove_each(&CACHE_FIELDS);
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::server::{Context, Handler, Middleware, Result};
 /// as §7.2 demands. Behind [proxies](crate::Server::trusted_proxies), the scheme counts that the client has used.
 ///
 /// The field is set before the handler runs. It stays if the handler fails. A field of this name that the handler sets replaces
-/// it, but not that of a server behind a [gateway](crate::Context::forward).
+/// it. A field of a server behind a [gateway](crate::Context::forward) does not.
 ///
 /// The field cannot be taken back. Until `max_age` is over, browsers refuse to use this host without TLS. Begin with an hour,
 /// and raise it to a year later. With a `max_age` of zero, browsers forget the host at their next visit with TLS (§6.1.1).

@@ -26,7 +26,7 @@ pub(crate) struct CoreState {
     /// The number of the connection whose handler has waited in this poll, if polls are timed.
     pub(super) waiting_id: Cell<Option<u64>>,
     pub(super) error_responses: ErrorResponses,
-    pub(super) proxies: Proxies,
+    pub(super) proxies: ProxySettings,
     pub(super) ages: ConnectionAges,
     pub(super) clock: Clock,
     pub(super) backlog: Backlog,
@@ -156,7 +156,7 @@ pub(crate) struct ServerSettings {
     pub(super) error_responses: ErrorResponses,
     /// Does the TLS handshakes on the addresses that have no acceptor of their own, if they are to be secure.
     pub(super) acceptor: Option<TlsAcceptor>,
-    pub(super) proxies: Proxies,
+    pub(super) proxies: ProxySettings,
     /// The log of failures that nobody observes.
     pub(super) error_log: ErrorLog,
 }
@@ -169,11 +169,11 @@ impl ServerSettings {
     }
 }
 
-/// The proxies before a server.
+/// The proxies in front of a server.
 #[derive(Clone, Default)]
-pub(crate) struct Proxies {
-    /// Who begins connections with a PROXY header.
+pub(crate) struct ProxySettings {
+    /// Which peers begin with a PROXY header.
     pub(super) protocol: Option<ProxyProtocol>,
-    /// Whose word about the client is believed.
+    /// Which peers are believed about the client.
     pub(super) trusted: TrustedProxies,
 }

@@ -137,7 +137,7 @@ impl ChunkedDecoder {
             let room = most.saturating_sub(content.len());
             // Data that was only announced counts once the input is used up, so that whole chunks pay nothing for it.
             if data > room || (data == 0 && self.left() > room as u64) {
-                // The data counts as decoded, and stays in the input.
+                // This data counts as decoded, but stays in the input: the next call would take it for framing.
                 self.state = State::Broken(WireError::BodyTooLarge);
                 return Err(WireError::BodyTooLarge);
             }

@@ -75,7 +75,7 @@ impl HealthPolicy {
 /// Whether a status is an error of the server, and not of the request alone (RFC 9110 §15.6.2, §15.6.6), or its refusal of
 /// more requests (RFC 6585 §4). It need not mean that the host fails, but one that answers so at once must not attract
 /// requests.
-pub(super) fn blames_server(status: Status) -> bool {
+pub(super) fn adds_penalty(status: Status) -> bool {
     let is_of_request = [Status::NOT_IMPLEMENTED, Status::HTTP_VERSION_NOT_SUPPORTED].contains(&status);
     status == Status::TOO_MANY_REQUESTS || (status.is_server_error() && !is_of_request)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::check::CheckFailure;
 use super::ejection::{Ejection, EjectionCause, Ejector, WindowCounts};
-use super::health::{HealthPolicy, HostChange, blames_server};
+use super::health::{HealthPolicy, HostChange, adds_penalty};
 use super::owned_task::OwnedTask;
 use crate::client::call::InFlightGuard;
 use crate::client::error::{ClientError, RetryReport};
@@ -346,7 +346,7 @@ impl Member {
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
             self.counts.failed_in_a_row.fetch_add(1, Ordering::Relaxed);
         }
-        if !is_healthy || outcome.is_ok_and(|response| blames_server(response.status)) {
+        if !is_healthy || outcome.is_ok_and(|response| adds_penalty(response.status)) {
             self.penalties.add(health);
         }
         is_healthy

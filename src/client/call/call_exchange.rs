@@ -166,10 +166,9 @@ impl CallExchange {
     }
 
     /// The error of a body that is read without its head.
-    #[cold]
-    pub(super) fn no_head(&mut self) -> ClientError {
-        let cause = "no head of a response was received before its body";
-        self.pooled.error(ClientPhase::Receive, ClientCause::Other(cause.into()))
+    pub(super) fn no_head(&self) -> ClientError {
+        let cause = "the body was read before the head of its response";
+        self.pooled.describe_error(ClientPhase::Receive, ClientCause::Other(cause.into()))
     }
 
     /// Takes the next interim response, which is then in [`CallExchange::response_head`]. Returns false once the final one

@@ -240,8 +240,8 @@ impl CallReader {
     ///
     /// # Errors
     ///
-    /// Fails if the body is cut short, malformed or too slow, or if its head has not come. The end of the body is then
-    /// never reached.
+    /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached. Also fails before
+    /// the head has come.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         let CallReader { half, piece, trailers, .. } = self;
         piece.clear();

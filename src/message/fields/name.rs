@@ -204,7 +204,7 @@ pub(crate) fn is_tchar(octet: u8) -> bool {
 
 const TCHAR: &OctetSet = &OctetSet::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~");
 
-/// The fields that middleware sets on a response before the handler runs, and that it has once (RFC 6797 §6.1).
+/// The fields that middleware sets before the handler runs, and of which a response has one (RFC 6797 §6.1).
 pub(crate) const SINGLE_FIELDS: [&str; 2] = ["strict-transport-security", "x-request-id"];
 
 /// The fields that describe content, and go when it goes, in requests and in responses (RFC 9110 §6.6.2, §8, §14.4, RFC

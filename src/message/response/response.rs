@@ -464,7 +464,7 @@ impl Response {
                 self.remove_content();
                 self.status = Status::RANGE_NOT_SATISFIABLE;
                 self.headers.put(content_range, format!("bytes */{len}").as_bytes());
-                // Both are meant for the content: a cache would store the refusal for as long (RFC 9111 §3).
+                // These are meant for the content: a cache would store the refusal for as long (RFC 9111 §3).
                 self.headers.remove_each(&CACHE_FIELDS);
                 None
             }

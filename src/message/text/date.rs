@@ -120,9 +120,10 @@ fn read_if_missing<T>(missing: &mut Option<T>, read: impl FnOnce() -> Option<T>)
     missing.is_some()
 }
 
-/// The seconds of an age (RFC 9111 §1.2.2). A part of one counts as a whole: 0 would take back what is to last.
+/// The seconds of an age (RFC 9111 §1.2.2), rounded up from milliseconds: rounded down, half a second would be 0, which
+/// removes a cookie.
 pub(crate) fn delta_seconds(age: Duration) -> u64 {
-    age.as_secs().saturating_add((age.subsec_nanos() > 0).into())
+    age.as_secs().saturating_add((age.subsec_millis() > 0).into())
 }
 
 /// A number of that many digits, followed by the end or by anything that does not begin with a digit.

@@ -107,8 +107,7 @@ impl<'a> BodyReader<'a> {
     /// # Errors
     ///
     /// Fails if the body is cut short, malformed or too slow, with the error of a [filter](super::BodyFilter), or as
-    /// described at [`BodyReader::decoded_up_to`]. After an error, the end of the body is never reached. Only a slow
-    /// body can be read on.
+    /// described at [`BodyReader::decoded_up_to`]. After an error, the end of the body is never reached.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.next_arrived_piece() {
             let wait = EndWaitOnDrop(self);

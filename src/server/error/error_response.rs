@@ -2,6 +2,7 @@
 //! RFC 9457).
 
 use std::io::Write;
+use std::iter::zip;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -81,10 +82,15 @@ fn remove_freshness(headers: &mut Headers) {
         let name = member.split(|octet| *octet == b'=').next().unwrap_or_default();
         !FRESHNESS.iter().any(|directive| name.eq_ignore_ascii_case(directive.as_bytes()))
     };
-    let kept = headers.members("cache-control").filter(is_kept).collect::<Vec<_>>().join(&b", "[..]);
+    let lists = ["cache-control", "cdn-cache-control", "surrogate-control"];
+    let kept = lists.map(|name| headers.members(name).filter(is_kept).collect::<Vec<_>>().join(&b", "[..]));
+    let is_never_stored = headers.get("x-accel-expires") == Some("0");
     headers.remove_each(&CACHE_FIELDS);
-    if !kept.is_empty() {
-        headers.put(FieldName::new("cache-control"), &kept);
+    if is_never_stored {
+        headers.put(FieldName::new("x-accel-expires"), b"0");
+    }
+    for (name, list) in zip(lists, kept).filter(|(_, list)| !list.is_empty()) {
+        headers.put(FieldName::new(name), &list);
     }
 }
 

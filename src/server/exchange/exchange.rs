@@ -189,9 +189,8 @@ impl Exchange {
                 && framing.body() != Framing::UntilClose
                 && !conn.is_stop_ordered()
                 && !core.ages.is_over(conn);
-            if incoming.expectation == Expectation::Continue {
-                incoming.mark_body_end_unknown();
-            }
+            // A final response takes the place of 100. The peer may then send the body or not (RFC 9110 §10.1.1).
+            incoming.expectation = Expectation::None;
             if info.is_captured {
                 return outgoing.begin_raw();
             }

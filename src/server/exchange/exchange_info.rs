@@ -119,16 +119,13 @@ pub(super) fn may_persist(
     unread: UnreadBody,
     bounds: &Bounds,
 ) -> bool {
-    let may_follow = incoming.is_end_stream()
-        || match incoming.expectation {
-            _ if incoming.has_failed() => false,
-            // Without 100, the peer may send the body or leave it out.
-            Expectation::Continue | Expectation::EndUnknown => false,
-            Expectation::None if unread == UnreadBody::Keep => true,
-            Expectation::None => {
-                incoming.length_left().is_none_or(|left| left <= bounds.limits.drain_max as u64)
-            }
-        };
+    let can_end = match incoming.expectation {
+        // Without 100, the peer may send the body or leave it out.
+        Expectation::Continue => false,
+        Expectation::None if unread == UnreadBody::Keep => true,
+        Expectation::None => incoming.length_left().is_none_or(|left| left <= bounds.limits.drain_max as u64),
+    };
+    let may_follow = incoming.is_end_stream() || (can_end && !incoming.has_failed());
     may_follow && ConnectionOption::from_headers(&response.headers) != ConnectionOption::Close
 }
 

@@ -125,13 +125,14 @@ impl fmt::Debug for TrustedProxies {
     }
 }
 
-/// Networks in the order of their addresses, none of which is a part of another: a cloud has thousands.
+/// Networks in the order of their addresses, none of which is a part of another. A cloud has thousands, which a binary
+/// search finds.
 struct NetworkSet(Vec<Network>);
 
 impl NetworkSet {
     fn new(mut networks: Vec<Network>) -> NetworkSet {
         networks.sort_unstable_by_key(|network| (network.first, Reverse(network.last)));
-        // Two networks have no address in common, or all of one's.
+        // Two networks are apart, or one contains the other.
         networks.dedup_by(|next, before| next.last <= before.last);
         NetworkSet(networks)
     }
@@ -142,7 +143,7 @@ impl NetworkSet {
     }
 }
 
-/// The addresses that have a prefix in common, which follow each other.
+/// The addresses with one prefix, from the first to the last.
 struct Network {
     first: IpAddr,
     last: IpAddr,

@@ -132,10 +132,11 @@ impl ErrorLog {
     /// message, and a backtrace below it if `RUST_BACKTRACE` asks for one.
     ///
     /// The hook of the standard library writes to standard error on the thread that panics. A terminal or a pipe that
-    /// nobody reads then halts a core for ever, at the first panic of a handler that finds it full.
+    /// nobody reads then halts a core forever, at the first panic of a handler that finds it full.
     ///
-    /// At most 10 panics a second are written. Panics after the drop of the log go to standard error, for which a thread
-    /// waits at most 100 ms. With `panic = "abort"`, all of them do.
+    /// At most 10 panics a second are written. Panics after the drop of the log go to standard error, which is waited for
+    /// for 100 ms at most. With `panic = "abort"`, all of them do. A panic that ends the process at once, such as one amid
+    /// another, may be lost.
     ///
     /// # Examples
     ///

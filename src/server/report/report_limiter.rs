@@ -15,11 +15,11 @@ use crate::server::error::{ErrorCause, ErrorReport};
 /// refuse the connection, and hides the rest of the log; nginx leaves them out by default, and hyper logs nothing. A
 /// malformed head is one of them, since an access log has its exchange. The other reports are of requests, and most
 /// faults of these are the application's: each is passed on, for the one who asks why that request failed.
-pub(crate) struct ReportLimiter(KindLimiter);
+pub(super) struct ReportLimiter(KindLimiter);
 
 impl ReportLimiter {
     /// Decides whether a report is passed on. If so, it notes in the report how many of its kind were not.
-    pub(crate) fn admit(&self, report: &mut ErrorReport<'_>) -> bool {
+    pub(super) fn admit(&self, report: &mut ErrorReport<'_>) -> bool {
         // Reports of certificates are few, and each names another one.
         if report.request.is_some() || matches!(report.cause, ErrorCause::Certificate(_)) {
             return true;
@@ -43,7 +43,7 @@ pub(super) struct KindLimiter {
     kinds: [[Cell<KindState>; KINDS]; 2],
 }
 
-/// The reports of one kind.
+/// The reports of one kind, or the panics of a process, in the current second.
 #[derive(Clone, Copy, Default)]
 pub(super) struct KindState {
     /// When the current second began, with the first report that passed in it.
@@ -77,7 +77,7 @@ impl KindState {
         if self.began_at.is_none_or(|began_at| now.saturating_duration_since(began_at) >= SECOND) {
             *self = KindState { began_at: Some(now), passed: 0, ..*self };
         }
-        if self.passed == passed_max {
+        if self.passed >= passed_max {
             self.suppressed += 1;
             return None;
         }

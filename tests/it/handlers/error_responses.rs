@@ -633,6 +633,8 @@ fn no_cache_is_told_to_keep_a_failure_rfc9111_3() {
             "/hangs" => std::future::pending().await,
             "/private" => {
                 headers.append("cache-control", "no-cache=\"set-cookie, x\", S-MaxAge=9, no-store")?;
+                headers.append("cdn-cache-control", "no-store")?;
+                headers.set("x-accel-expires", "0")?;
                 return Err(Error::other("secret"));
             }
             "/moved" => return Err(Status::PERMANENT_REDIRECT.into()),
@@ -654,7 +656,10 @@ fn no_cache_is_told_to_keep_a_failure_rfc9111_3() {
         let answer = served.ask(get(path));
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
         assert!(answer.contains(kept), "{path}: {answer}");
-        let is_stored = answer.contains("max-age=") || answer.contains("expires:");
+        let is_stored = answer.contains("max-age=") || answer.contains("\r\nexpires:");
         assert_eq!(is_stored, status < 400, "{path}: {answer}");
+        let is_kept_out =
+            answer.contains("cdn-cache-control: no-store\r\n") && answer.contains("x-accel-expires: 0");
+        assert_eq!(is_kept_out, path == "/private", "{path}: {answer}");
     }
 }

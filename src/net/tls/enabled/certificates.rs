@@ -396,7 +396,7 @@ impl CertResolver {
 }
 
 impl Clone for CertResolver {
-    /// A resolver whose identities are replaced apart.
+    /// A resolver with a table of its own, to which [`Arc::make_mut`] adds.
     fn clone(&self) -> CertResolver {
         CertResolver { table: Replaceable::new(self.table()), refused: watch::Sender::default() }
     }
