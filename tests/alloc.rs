@@ -4,6 +4,7 @@
 #[path = "support/alloc.rs"]
 mod alloc;
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -32,9 +33,17 @@ impl<H: Handler> Handler for Told<H> {
     }
 
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+        // The runtime's list of tasks that yield is made for the first, which may be that of a core that is behind.
+        if !HAS_YIELDED.replace(true) {
+            tokio::task::yield_now().await;
+        }
         ctx.response.headers.set("x-allocations", allocations())?;
         self.0.handle(ctx).await
     }
+}
+
+thread_local! {
+    static HAS_YIELDED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A thousand warm exchanges allocate nothing on the server's thread. `batch` holds so many requests, and each response
