@@ -100,7 +100,7 @@ impl AccountStore {
 /// More bytes than the text of an account has.
 const ACCOUNT_LEN: usize = 4 << 10;
 
-/// How long an account may be in the making.
+/// How long another certificate may hold the lock.
 const LOCKED_MAX: Duration = Duration::from_secs(60);
 
 /// The time until a lock is tried again.

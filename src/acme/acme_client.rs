@@ -1,5 +1,5 @@
-//! [`AcmeClient`]: the client of this crate, by which the crate `instant-acme` talks to an authority; [`Refusal`]: an answer
-//! that is no answer of ACME, or of an authority that is busy (RFC 8555 §6.6).
+//! [`AcmeClient`]: the client of this crate, by which the crate `instant-acme` talks to an authority; [`Refusal`]: an error
+//! that is no problem of ACME, or that asks to wait (RFC 8555 §6.6).
 
 use std::error::Error;
 use std::fmt;
@@ -119,7 +119,7 @@ impl Refusal {
     }
 
     /// The refusal that is the cause of `error`, if one is.
-    pub(super) fn behind(error: &instant_acme::Error) -> Option<&Refusal> {
+    pub(super) fn cause_of(error: &instant_acme::Error) -> Option<&Refusal> {
         match error {
             instant_acme::Error::Other(cause) => cause.downcast_ref(),
             _ => None,

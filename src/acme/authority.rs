@@ -183,7 +183,7 @@ async fn patiently<T>(mut step: impl AsyncFnMut() -> Result<T, instant_acme::Err
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
-        match Refusal::behind(&error).and_then(Refusal::wait) {
+        match Refusal::cause_of(&error).and_then(Refusal::wait) {
             Some(wait) if now() + wait < end => sleep(wait.max(BUSY_PAUSE_MIN)).await,
             _ => return Err(refused(error)),
         }
@@ -268,5 +268,5 @@ pub(super) fn refuses_account(error: &AcmeError) -> bool {
 /// The wait that the authority asks for which has refused something.
 pub(super) fn asked_wait(error: &AcmeError) -> Option<Duration> {
     let AcmeError::Authority(cause) = error else { return None };
-    cause.downcast_ref().and_then(Refusal::behind).and_then(Refusal::wait)
+    cause.downcast_ref().and_then(Refusal::cause_of).and_then(Refusal::wait)
 }

@@ -391,7 +391,7 @@ impl Incoming {
 
     /// Whether some of the body was discarded, so that the rest must not pass for all of it.
     pub(crate) fn has_discarded(&self) -> bool {
-        self.taken.discarded > 0
+        self.discarded() > 0
     }
 
     /// Discards the next piece, if it has arrived. Returns its length.

@@ -24,7 +24,7 @@ impl ConnectionAges {
         self.age_max.is_some()
     }
 
-    /// Whether the connection has reached its age.
+    /// Whether the connection has reached its age. Each response asks, and most servers have no bound.
     #[inline]
     pub(super) fn is_over(&self, conn: &Conn) -> bool {
         self.are_bounded() && self.left(conn).is_some_and(|left| left.is_zero())
