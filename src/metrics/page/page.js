@@ -50,11 +50,11 @@ function fill(id, rows, none) {
   body.replaceChildren(...made);
 }
 
-/// Draws curves over the slots of ten minutes; a value of null leaves a gap.
+/// Draws curves over the slots of ten minutes; a value of null leaves a gap. Without a value there is no scale.
 function chart(id, curves, label, logarithmic) {
   const svg = $(id), width = svg.clientWidth || 600, [left, right, top, bottom] = [56, width - 10, 12, 150];
   svg.setAttribute("viewBox", `0 0 ${width} 180`);
-  const all = curves.flat().filter((value) => value !== null && value > 0);
+  const known = curves.flat().filter((value) => value !== null), all = known.filter((value) => value > 0);
   const most = Math.max(...all, logarithmic ? 1000 : 1), least = logarithmic ? Math.min(...all, most / 100) : 0;
   const scale = (value) => logarithmic ? Math.log(Math.max(value, least) / least) / Math.log(most / least) : value / most;
   const y = (value) => bottom - (bottom - top) * scale(value);
@@ -63,7 +63,7 @@ function chart(id, curves, label, logarithmic) {
   for (const part of [0, 0.5, 1]) {
     const value = logarithmic ? least * (most / least) ** part : most * part;
     nodes.push(make("svg:line", { class: "grid", x1: left, x2: right, y1: y(value), y2: y(value) }));
-    nodes.push(make("svg:text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, label(value)));
+    if (known.length) nodes.push(make("svg:text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, label(value)));
   }
   [["10 min ago", left, "start"], ["5 min", (left + right) / 2, "middle"], ["now", right, "end"]].forEach(
     ([text, at, anchor]) => nodes.push(make("svg:text", { x: at, y: 170, "text-anchor": anchor }, text)));

@@ -2,6 +2,7 @@
 //! with the connection's number.
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener};
 #[cfg(unix)]
 use std::os::unix::net::UnixListener;
@@ -183,6 +184,22 @@ impl From<MemoryListener> for Address {
     fn from(listener: MemoryListener) -> Self {
         Address::Memory(listener)
     }
+}
+
+/// Checks that the text of an [`Address::Host`] is no URL and no path.
+///
+/// # Errors
+///
+/// Fails with `InvalidInput`, and says what to write.
+pub(crate) fn check_host(text: &str) -> io::Result<()> {
+    let advice = match text.split_once("://") {
+        Some((_, address)) => {
+            format!("an address has no scheme: write `{}`", address.trim_end_matches('/'))
+        }
+        None if text.starts_with('/') => format!("a path is written `unix:{text}`"),
+        None => return Ok(()),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, advice))
 }
 
 /// The address of the other end of a connection. `{}` writes an IPv4 peer of a dual-stack socket as IPv4.

@@ -4,5 +4,5 @@ mod address;
 mod public_address;
 
 pub use address::{Address, PeerAddr, PeerCredentials};
-pub(crate) use address::{Peer, subscriber};
+pub(crate) use address::{Peer, check_host, subscriber};
 pub use public_address::is_public;

@@ -25,6 +25,7 @@ use super::dns_cache::Addresses;
 use super::race::Unreachable;
 use super::race::race;
 use crate::memory::lock;
+use crate::net::address::check_host;
 use crate::net::{Address, ConnError, Keepalive, MemoryConnector, SocketOptions, Stream, Transport};
 
 /// Settings for connections that are opened. Clones share one cache of names.
@@ -187,6 +188,7 @@ impl HostConnector {
         limit: Duration,
     ) -> Result<(Addresses, Duration), DialError> {
         self.note_step(DialStep::Resolve(host.into()));
+        check_host(host).map_err(|error| DialError::Resolve(ConnError::Io(error)))?;
         step(limit, self.dns.resolve(host)).await.map_err(DialError::Resolve)
     }
 
@@ -351,7 +353,9 @@ impl From<Address> for DialAddress {
         match address {
             Address::Tcp(address) => DialAddress::from(address),
             Address::Host(name) => match name.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
-                Some((host, Ok(port))) => DialAddress::Host(host.into(), Some(port)),
+                Some((host, Ok(port))) if check_host(host).is_ok() => {
+                    DialAddress::Host(host.into(), Some(port))
+                }
                 _ => DialAddress::Host(name.into(), None),
             },
             Address::Unix(path) => DialAddress::Unix(path.into()),
@@ -550,6 +554,24 @@ mod tests {
                 fault(&tcp(), "a b", port, LIMITS).await,
                 ("resolve", Some(io::ErrorKind::InvalidInput))
             );
+        });
+    }
+
+    #[test]
+    fn a_url_or_a_path_as_an_address_says_what_to_write() {
+        block_on(async {
+            for (text, expected) in [
+                ("http://127.0.0.1:80/", "an address has no scheme: write `127.0.0.1:80`"),
+                ("http://a:80", "an address has no scheme: write `a:80`"),
+                ("/run/app.sock", "a path is written `unix:/run/app.sock`"),
+            ] {
+                let dial = HostConnector { address: Address::from(text).into(), ..tcp() };
+                let Err(DialError::Resolve(ConnError::Io(error))) = dial.connect("a", 80, LIMITS).await
+                else {
+                    panic!("{text} is no address")
+                };
+                assert_eq!(error.to_string(), expected);
+            }
         });
     }
 

@@ -30,6 +30,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use super::socket_file::{FileOwnership, SocketFile};
 use super::socket_options::SocketOptions;
 use crate::descriptors::with_descriptors;
+use crate::net::address::check_host;
 use crate::net::{Address, Keepalive, MemoryListener};
 
 /// Whether the kernel spreads connections over several listeners on one port.
@@ -217,13 +218,7 @@ fn cannot_listen(address: &Address, cause: &io::Error) -> io::Error {
 /// Hosts files often list `::1` on machines where IPv6 is off, so addresses that this machine does not have are skipped
 /// as long as one is left. An address that is in use is an error.
 fn bind_host(name: &str, options: &ListenOptions) -> io::Result<Vec<BoundSocket>> {
-    if let Some((_, address)) = name.split_once("://") {
-        let why = format!("an address has no scheme: write `{}`", address.trim_end_matches('/'));
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    }
-    if name.starts_with('/') {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a path is written `unix:{name}`")));
-    }
+    check_host(name)?;
     // An IPv6 address has colons of its own.
     if !name.contains(':') || name.ends_with(']') || name.parse::<Ipv6Addr>().is_ok() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the port is missing"));
