@@ -132,6 +132,72 @@ async fn a_pipeline_that_dials_takes_a_connection_that_comes_back() {
     }
 }
 
+/// A server that closes its first connection at the second request. Others take half a second for a response, and name
+/// themselves.
+fn first_goes_stale() -> Stage {
+    Stage::new(|mut peer, number| async move {
+        for request in 0.. {
+            if peer.request().await?.is_none() || (number, request) == (0, 1) {
+                break;
+            }
+            sleep(if number == 0 { SECOND } else { SECOND / 2 }).await;
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{number}")).await?;
+        }
+        Ok(())
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dial_in_place_of_a_stale_connection_gives_way_to_one_that_comes_back() {
+    const NOW: Plan = (Duration::ZERO, true);
+    for is_pipelined in [false, true] {
+        let slowly = Slowly { stage: first_goes_stale(), ..Slowly::new(&[NOW, NOW, (9 * SECOND, true)]) };
+        let client = Client::builder().dialer(slowly.clone()).build();
+        let (one, other) = (call(&client), call(&client));
+        assert_eq!(
+            (one.await.unwrap().unwrap().1, other.await.unwrap().unwrap().1),
+            ("0".into(), "1".into())
+        );
+        let start = Instant::now();
+        let pipeline = client.pipeline("http://a").unwrap().build();
+        let mut response = Response::new();
+        let stale = async {
+            match is_pipelined {
+                true => pipeline.send(&Request::get("/").unwrap(), &mut response).await,
+                false => client.send(&Request::get("http://a/").unwrap(), &mut response).await,
+            }
+        };
+        // The first connection was used last, so it is the first to be taken.
+        let busy = async {
+            settle().await;
+            call(&client).await
+        };
+        let (stale, busy) = tokio::join!(stale, busy);
+        assert_eq!(busy.unwrap().unwrap().1, "1");
+        stale.unwrap();
+        assert_eq!(
+            (response.body.text().unwrap(), start.elapsed().as_millis()),
+            ("1", 1000),
+            "{is_pipelined}"
+        );
+        assert_eq!(slowly.begun(), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dial_in_place_of_a_stale_connection_has_one_permit() {
+    let plans = [(Duration::ZERO, true), (9 * SECOND, true)];
+    let slowly = Slowly { stage: first_goes_stale(), ..Slowly::new(&plans) };
+    let limits = ClientLimits { connections_per_host_max: 2, ..ClientLimits::default() };
+    let client = Client::builder().dialer(slowly.clone()).limits(limits).build();
+    call(&client).await.unwrap().unwrap();
+    let stale = call(&client);
+    sleep(SECOND / 2).await;
+    assert_eq!(call(&client).await.unwrap().unwrap(), (SECOND / 2, "1".into()));
+    assert_eq!(stale.await.unwrap().unwrap(), (SECOND * 3 / 2, "1".into()));
+    assert_eq!(slowly.begun(), 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_that_dial_take_what_comes_back_in_turn() {
     let dialer = Slowly::new(&[&[(Duration::ZERO, true)][..], &[(9 * SECOND, true); 4]].concat());

@@ -37,8 +37,7 @@ pub(in crate::client) async fn wait_for_conn(
     boxed(|| dial_or_take_returned(permit, queued, timeouts)).await
 }
 
-/// Opens a connection in place of a stale one, for the same request, with its permit. If the dial fails or takes long, another
-/// idle connection takes its place.
+/// Opens a connection in place of a stale one, for the same request, with its permit.
 pub(in crate::client) async fn replace_stale(
     mut stale: PooledConn,
     timeouts: &RequestTimeouts,
@@ -46,19 +45,42 @@ pub(in crate::client) async fn replace_stale(
     stale.exchange.progress.end = Some(ExchangeEnd::Retried);
     stale.close();
     let queued = stale.exchange.progress.timings.queue;
-    let pool = stale.permit.pool.clone();
-    let mut dialed = pin!(dial_with_permit(stale.permit, queued, timeouts));
+    dial_after_stale(stale.permit, queued, timeouts).await
+}
+
+/// Opens a connection for a request that has met a stale one. Others that are idle may be stale as well, so one of them takes
+/// its place only if the dial fails or takes long, and from then on one that comes back.
+async fn dial_after_stale(
+    permit: PoolPermit,
+    queued: Duration,
+    timeouts: &RequestTimeouts,
+) -> Result<PooledConn, ClientError> {
+    let pool = permit.pool.clone();
+    let since = runtime::now();
+    let mut dialed = pin!(dial_with_permit(permit, queued, timeouts));
     let early = match timeout(LONG_DIAL, dialed.as_mut()).await {
         Ok(Ok(pooled)) => return Ok(pooled),
         early => early,
     };
-    match pool.try_acquire().map(|permit| PooledConn::from_idle(permit, queued, runtime::now())) {
-        Ok(Ok(other)) if !timeouts.is_over() => Ok(other),
-        _ => match early {
-            Ok(failed) => failed,
-            Err(_) => dialed.await,
-        },
+    // The wait for a return begins before the look at those that are here, so none slips through.
+    let mut returns = pool.is_of_current_runtime().then(|| Pool::await_return(&pool));
+    if !timeouts.is_over()
+        && let Ok(permit) = pool.clone().try_acquire()
+        && let Ok(other) = PooledConn::from_idle(permit, queued, runtime::now())
+    {
+        return Ok(other);
     }
+    if let Ok(failed) = early {
+        return failed;
+    }
+    let opened_or_returned = poll_fn(|cx| match &mut returns {
+        Some(returns) if !timeouts.is_over() => match poll_returned(cx, returns, &pool, since, queued) {
+            Poll::Ready(pooled) => Poll::Ready(Ok(pooled)),
+            Poll::Pending => dialed.as_mut().poll(cx),
+        },
+        _ => dialed.as_mut().poll(cx),
+    });
+    opened_or_returned.await
 }
 
 /// Opens a connection for a request that must have a new one.
@@ -87,7 +109,7 @@ pub(in crate::client) async fn open_new(
         Err(pool) => pool.acquire(since, timeouts).await?,
     };
     permit.pool.make_room();
-    boxed(|| dial_with_permit(permit, Duration::ZERO, timeouts)).await
+    boxed(|| dial_after_stale(permit, Duration::ZERO, timeouts)).await
 }
 
 /// Opens a connection, or takes one that comes back before. The new one is then for the next request.
