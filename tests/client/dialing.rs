@@ -198,6 +198,30 @@ async fn a_dial_in_place_of_a_stale_connection_has_one_permit() {
     assert_eq!(slowly.begun(), 3);
 }
 
+/// Where no new one is opened soon, one that is idle takes its place, which may be stale as well.
+#[tokio::test(start_paused = true)]
+async fn each_connection_that_turns_out_to_be_stale_is_replaced() {
+    const NOW: Plan = (Duration::ZERO, true);
+    let stage = Stage::new(|mut peer, number| async move {
+        for request in 0.. {
+            if peer.request().await?.is_none() || (number < 3 && request == 1) {
+                break;
+            }
+            sleep(SECOND).await;
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{number}")).await?;
+        }
+        Ok(())
+    });
+    let slowly = Slowly { stage, ..Slowly::new(&[NOW, NOW, NOW, (SECOND * 2 / 5, true)]) };
+    let client = Client::builder().dialer(slowly.clone()).build();
+    for first in [call(&client), call(&client), call(&client)] {
+        first.await.unwrap().unwrap();
+    }
+    assert_eq!(client.idle_connections(), 3);
+    // The dial goes on for as long as the second one is tried.
+    assert_eq!(call(&client).await.unwrap().unwrap().1, "3");
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_that_dial_take_what_comes_back_in_turn() {
     let dialer = Slowly::new(&[&[(Duration::ZERO, true)][..], &[(9 * SECOND, true); 4]].concat());

@@ -89,9 +89,9 @@ async fn a_stale_connection_is_replaced_by_an_idle_one_if_no_other_can_be_opened
     }
 }
 
-/// A runtime whose thread is busy has not noticed the end, and a POST cannot be sent again.
+/// A runtime whose thread is busy has not noticed the end, and neither a POST nor a stream can be sent again.
 #[tokio::test]
-async fn a_post_takes_no_connection_that_was_closed_a_moment_ago_rfc9112_9_3_1() {
+async fn what_is_sent_once_takes_no_connection_that_was_closed_a_moment_ago_rfc9112_9_3_1() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let (answered, answers) = channel();
@@ -99,20 +99,48 @@ async fn a_post_takes_no_connection_that_was_closed_a_moment_ago_rfc9112_9_3_1()
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let _ = stream.read(&mut [0; 1 << 10]).unwrap();
+            let mut received = Vec::new();
+            while !received.ends_with(b"octets") {
+                let mut piece = [0; 1 << 10];
+                let len = stream.read(&mut piece).unwrap();
+                received.extend_from_slice(&piece[..len]);
+            }
             stream.write_all(OK.as_bytes()).unwrap();
             answers.recv().unwrap();
             drop(stream);
             closed.send(()).unwrap();
         }
     });
-    let (client, request, mut response) = (Client::new(), Request::post(&url).unwrap(), Response::new());
-    for round in 0..50 {
-        let sent = client.send(&request, &mut response).await;
+    let client = Client::new();
+    let pipeline = client.pipeline(&url).unwrap().connections(1).allow_unsafe_methods(true).build();
+    let mut response = Response::new();
+    for round in 0..200 {
+        let mut put = Request::new(Method::Put, &url).unwrap();
+        let mut post = Request::post(if round % 4 == 0 { &url } else { "/" }).unwrap();
+        post.body.set_bytes("octets");
+        let sent = match round % 4 {
+            0 => client.send(&post, &mut response).await,
+            1 => pipeline.send(&post, &mut response).await,
+            2 => {
+                put.body.set_stream(&b"octets"[..], Some(6));
+                client.send(&put, &mut response).await
+            }
+            _ => called(&client, put, &mut response).await,
+        };
         assert!(sent.is_ok(), "request {round}: {sent:?}");
         answered.send(()).unwrap();
         closings.recv().unwrap();
     }
+}
+
+/// Sends six octets by a call, and receives the response.
+async fn called(client: &Client, mut request: Request, response: &mut Response) -> Result<(), ClientError> {
+    request.headers.set("content-length", 6).unwrap();
+    let mut call = client.open_call(&request).await?;
+    call.write_all(b"octets").await?;
+    let mut reader = call.finish(response).await?;
+    while reader.chunk().await?.is_some() {}
+    Ok(())
 }
 
 /// 10,000 exchanges with a server that closes each connection whenever it likes give 10,000 responses and no error.

@@ -328,6 +328,12 @@ impl QueueState {
         self.all[at].meta.as_ref().map(|meta| meta.since)
     }
 
+    /// Whether the next request may be sent again, if its connection turns out to be stale.
+    pub(super) fn may_repeat_next(&self) -> bool {
+        let next = self.waiting.front().and_then(|at| self.all[*at].meta.as_ref());
+        next.is_none_or(|meta| meta.may_repeat)
+    }
+
     /// Whether the next request has met a stale connection, and must not meet another one.
     pub(super) fn needs_new_conn(&self) -> bool {
         self.waiting.front().is_some_and(|at| self.all[*at].is_suspect)

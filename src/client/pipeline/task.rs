@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::queue::{Dequeued, Queue};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::ExchangeEnd;
-use crate::client::pool::{CheckoutMiss, LONG_DIAL, PooledConn, open_new, wait_for_conn};
+use crate::client::pool::{CheckoutMiss, LONG_DIAL, PooledConn, open_new, replace_stale, wait_for_conn};
 use crate::client::send::RequestSender;
 use crate::client::settings::RequestTimeouts;
 use crate::exchange::ExchangeError;
@@ -143,7 +143,10 @@ impl PipelineTask {
             return open_new(pool, runtime::now(), &self.timeouts).await;
         }
         match PooledConn::checkout(pool, runtime::now()) {
-            Ok(pooled) => Ok(pooled),
+            Ok(mut pooled) => match self.queue.lock().may_repeat_next() || !pooled.is_closed_in_kernel() {
+                true => Ok(pooled),
+                false => replace_stale(pooled, &self.timeouts).await,
+            },
             Err(CheckoutMiss::NoPermit(pool, now)) => {
                 let since = self.queue.lock().waiting_since().unwrap_or(now);
                 wait_for_conn(CheckoutMiss::NoPermit(pool, since), &self.timeouts).await

@@ -64,8 +64,7 @@ impl<'r> SentRequest<'r> {
                 waited.map_err(|error| timeouts.describe(span.fail(error), request, &pools.settings))?
             }
         };
-        // A request that is not idempotent would be lost with a closed connection: it cannot be sent again.
-        if !request.method().is_idempotent() && pooled.is_closed_in_kernel() {
+        while !until.may_send_again(request) && pooled.is_closed_in_kernel() {
             let replaced = boxed(|| replace_stale(pooled, timeouts)).await;
             pooled =
                 replaced.map_err(|error| timeouts.describe(span.fail(error), request, &pools.settings))?;
@@ -233,6 +232,12 @@ impl Until<'_> {
         }
     }
 
+    /// Whether the request can be sent again over another connection, if the first one turns out to be stale. One that cannot
+    /// would be lost with a connection that is closed.
+    fn may_send_again(&self, request: &Request) -> bool {
+        request.method().is_idempotent() && !request.body.is_stream() && !matches!(self, Until::HeadSent(_))
+    }
+
     /// The length of the body that follows the head of `request`.
     #[inline]
     fn body_length(&self, request: &Request) -> Result<BodyLength, ClientError> {
@@ -284,23 +289,25 @@ impl PreparedRequest<'_> {
         }
     }
 
-    /// Sends the request, which has failed with `error`, over a new connection, if the one that it failed on was stale.
+    /// Sends the request, which has failed with `error`, over another connection, if the one that it failed on was stale. The
+    /// other one may be stale as well, if no new one could be opened soon.
     async fn retry(
         &self,
-        stale: PooledConn,
-        error: ClientError,
+        mut pooled: PooledConn,
+        mut error: ClientError,
         until: &mut Until<'_>,
     ) -> Result<PooledConn, ClientError> {
-        if matches!(until, Until::HeadSent(_)) || !stale.may_retry(self.outgoing.request, &error) {
-            return Err(error);
-        }
-        let renewed = async {
-            let mut pooled = replace_stale(stale, self.timeouts).await?;
+        while !matches!(until, Until::HeadSent(_)) && pooled.may_retry(self.outgoing.request, &error) {
+            let is_sent = error.is_sent();
+            let replaced = replace_stale(pooled, self.timeouts).await;
+            pooled = replaced.map_err(|failed| failed.sent_before(is_sent))?;
             self.begin(&mut pooled, until);
-            poll_fn(|cx| self.poll(cx, &mut pooled, until)).await?;
-            Ok(pooled)
-        };
-        renewed.await.map_err(|failed: ClientError| failed.sent_before(error.is_sent()))
+            match poll_fn(|cx| self.poll(cx, &mut pooled, until)).await {
+                Ok(()) => return Ok(pooled),
+                Err(failed) => error = failed.sent_before(is_sent),
+            }
+        }
+        Err(error)
     }
 }
 
