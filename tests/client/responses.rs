@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::oracle;
 use crate::oracle::client::{Call, LIMITS, Limits};
-use crate::support::{OK, Stage, ask, get, settle};
+use crate::support::{OK, Stage, ask, get, post, settle};
 
 /// The fate of a connection whose response was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -535,6 +535,32 @@ async fn a_head_that_does_not_come_leaves_no_fields() {
         let client = stage.client();
         let _ = timeout(Duration::from_secs(1), client.send(&request, &mut response)).await;
         assert_eq!(response.headers.get_bytes("x-a"), None, "{wire:?}");
+    }
+}
+
+/// An interim response is not the response, whatever fails after it.
+#[tokio::test(start_paused = true)]
+async fn a_response_that_fails_after_an_interim_one_has_no_field_of_it_rfc9110_15_2() {
+    let early = "HTTP/1.1 103 Early\r\nlink: </a>\r\nset-cookie: a=b\r\n\r\n";
+    let wires =
+        ["", "HTTP/1.1 200", "HTTP/1.1 200 OK\r\nx-a: 1\r\n", "HTTP/1.1 200 OK\r\nx-a: 1\r\nx b: 2\r\n\r\n"];
+    for wire in wires.map(|rest| format!("{early}{rest}")).into_iter().chain([early.repeat(2_000)]) {
+        let client = closing(&wire).client();
+        let pipeline = client.pipeline("http://a").unwrap().build();
+        for way in ["send", "open_response", "upgrade", "finish", "head", "pipeline"] {
+            let mut response = Response::new();
+            let failed = match way {
+                "send" => client.send(&get(), &mut response).await.err(),
+                "open_response" => client.open_response(&get(), &mut response).await.err(),
+                "upgrade" => client.upgrade(&get(), &mut response).await.err(),
+                "finish" => client.open_call(&post()).await.unwrap().finish(&mut response).await.err(),
+                "head" => client.open_call(&get()).await.unwrap().split().1.head(&mut response).await.err(),
+                _ => pipeline.send(&get(), &mut response).await.err(),
+            };
+            assert!(failed.is_some(), "{way}: {wire:?}");
+            let first = response.headers.iter().next();
+            assert_eq!((response.status, first), (Status::OK, None), "{way}: {wire:?}");
+        }
     }
 }
 

@@ -150,6 +150,11 @@ impl ClientError {
         self
     }
 
+    /// Adds how many bytes interim responses may have together.
+    pub(in crate::client) fn with_interim_max(self, head_max: usize) -> ClientError {
+        self.with_detail(format!("more than {head_max} bytes of them (`head_max`)"))
+    }
+
     /// Adds the time limit that was exceeded.
     pub(crate) fn with_time_limit(mut self, limit: TimeLimit) -> ClientError {
         self.0.detail = Some(Detail::PhaseLimit(limit));

@@ -75,8 +75,7 @@ impl PooledConn {
         Poll::Ready(Ok(()))
     }
 
-    /// Processes the head that has arrived. An interim response is dropped, unless the caller takes it. All that are
-    /// dropped may have as many bytes as one head, since an endless sequence would be a hang.
+    /// Processes the head that has arrived. An interim response is dropped, unless the caller takes it.
     fn process_head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one head at a time");
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
@@ -87,20 +86,17 @@ impl PooledConn {
             if response.status == Status::CONTINUE {
                 self.continue_upload();
             }
-            let head_max = self.settings().bounds.limits.head_max;
             let progress = &mut self.exchange.progress;
             let Interim::Dropped(bytes) = &mut progress.interim else {
                 progress.stage = ResponseStage::Interim;
                 return Ok(());
             };
             *bytes += response.headers.text_received().len();
-            if *bytes > head_max {
-                let error = self.fail_and_close(ClientCause::TooManyInformational);
-                return Err(error.with_detail(format!("more than {head_max} bytes of them (`head_max`)")));
-            }
-            // If no other head comes, it is not the status of the response.
+            let dropped = *bytes;
+            // If no other head comes, these are not the status and the fields of the response.
             response.status = Status::OK;
-            return Ok(());
+            response.headers.clear();
+            return self.check_dropped_interim(dropped);
         }
         let ClientExchange { incoming, persistence, progress, .. } = &mut *self.exchange;
         progress.stage = ResponseStage::Final;
@@ -123,6 +119,16 @@ impl PooledConn {
         self.conn.disarm(TimerSlot::Read);
         progress.timings.wait = progress.end_phase();
         Ok(())
+    }
+
+    /// Checks how many bytes the heads of the dropped interim responses had. All may have as many as one head, since an endless
+    /// sequence would be a hang.
+    pub(in crate::client) fn check_dropped_interim(&mut self, bytes: usize) -> Result<(), ClientError> {
+        let head_max = self.settings().bounds.limits.head_max;
+        if bytes <= head_max {
+            return Ok(());
+        }
+        Err(self.fail_and_close(ClientCause::TooManyInformational).with_interim_max(head_max))
     }
 
     /// Receives the head of the final response, unless it has come, before the request has been sent completely.
