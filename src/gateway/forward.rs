@@ -23,8 +23,9 @@ impl Context {
     /// Once it reads no more, the rest of the request's body is not forwarded. Trailers are forwarded, except under the name of
     /// a field that this server has set in the forwarded request or in `ctx.response`. Names that a
     /// [`ForwardAuth`](crate::middleware::ForwardAuth) copies are left out as well. Interim responses, such as 103, are sent as
-    /// they arrive (RFC 9110 §15.2), but not to a peer with HTTP/1.0. Fields that are already set in `ctx.response` are added to
-    /// those of the response.
+    /// they arrive (RFC 9110 §15.2), but not to a peer with HTTP/1.0. Those that are not sent may have
+    /// [`ClientLimits::head_max`](crate::client::ClientLimits::head_max) bytes together. Fields that are already set in
+    /// `ctx.response` are added to those of the response.
     ///
     /// Open the call with the head to forward, as [`Request::forwarded_to`](crate::Request::forwarded_to) makes it, on a
     /// [`Client`](crate::Client::open_call), a [`Host`](crate::client::Host::open_call) or a
@@ -292,6 +293,7 @@ impl Context {
 
     /// Forwards the interim responses of the server behind, and meanwhile the body of the request.
     async fn forward_interim(&mut self, call: &RefCell<CallExchange>, pump: &mut Pump<'_>) -> Result {
+        let mut dropped = 0;
         // Pinned here, since a future of this size would be copied at each call that it is passed to.
         while !call.borrow().has_response()
             && join_first(
@@ -303,14 +305,18 @@ impl Context {
             let (status, fields) = {
                 let mut call = call.borrow_mut();
                 let Response { status, headers, .. } = call.response_head();
+                // A peer that expects a 100 gets it from this server, as soon as its body is wanted (RFC 9110 §10.1.1).
+                let is_own = *status == Status::CONTINUE && self.expects_continue();
+                if is_own || !self.takes_informational() {
+                    dropped += headers.text_received().len();
+                    call.check_dropped_interim(dropped).map_err(gateway_error)?;
+                    continue;
+                }
                 let mut fields = headers.forwarded();
                 fields.remove(ACCEL_REDIRECT);
                 (*status, fields)
             };
-            // A peer that expects a 100 gets it from this server, as soon as its body is wanted (RFC 9110 §10.1.1).
-            if status != Status::CONTINUE || !self.expects_continue() {
-                self.send_informational(status, &fields).await?;
-            }
+            self.send_informational(status, &fields).await?;
         }
         Ok(())
     }

@@ -295,6 +295,41 @@ fn a_100_that_the_gateway_sends_itself_is_not_forwarded_rfc9110_15_2() {
     }
 }
 
+/// Those that the gateway drops are bounded as those that a client drops, or a server behind could send them for ever. The
+/// pace of a peer that gets them bounds the others.
+#[test]
+fn interim_responses_that_reach_nobody_are_bounded_rfc9110_15_2() {
+    const HEAD_MAX: usize = 64 << 10;
+    let go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+    let hint = "HTTP/1.1 103 Early Hints\r\n\r\n";
+    let old = "GET / HTTP/1.0\r\nhost: a\r\n\r\n";
+    let old_post = "POST / HTTP/1.0\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc";
+    let get = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let expecting = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: 3\r\n\r\nabc";
+    for (asked, early, is_dropped) in [
+        (old, hint, true),
+        (old_post, hint, true),
+        (expecting, go_on, true),
+        (get, hint, false),
+        (get, go_on, false),
+    ] {
+        for is_over in [false, true] {
+            let count = HEAD_MAX / early.len() + usize::from(is_over);
+            let received = paused(receive_all(&Stage::always(format!("{}{OK}", early.repeat(count))), asked));
+            let status = if is_dropped && is_over { 502 } else { 200 };
+            let sent = if is_dropped { 0 } else { count };
+            let end = received.trim_start_matches(early);
+            assert!(end.starts_with(&format!("HTTP/1.1 {status} ")), "{asked}, {count}: {end}");
+            assert_eq!((received.len() - end.len()) / early.len(), sent, "{asked}, {count}");
+        }
+    }
+    // Without a connection, nobody gets any.
+    let client = Stage::always(format!("{}{OK}", hint.repeat(HEAD_MAX / hint.len() + 1))).client();
+    let gateway = async move |ctx: &mut Context| pass(&client, ctx).await;
+    let response = paused(Server::new().service(gateway).respond(Request::get("/").unwrap()));
+    assert_eq!(response.status, Status::BAD_GATEWAY);
+}
+
 /// The peer waits for each interim response before it goes on with its body, and the server behind waits for the body.
 #[tokio::test(start_paused = true)]
 async fn interim_responses_come_while_the_body_is_forwarded() {

@@ -178,6 +178,12 @@ impl CallExchange {
         self.recorder.record_poll_failure(has_come)
     }
 
+    /// Checks how many bytes the heads of the interim responses had that were taken, but are sent to nobody.
+    pub(crate) fn check_dropped_interim(&mut self, bytes: usize) -> Result<(), ClientError> {
+        let checked = self.pooled.check_dropped_interim(bytes);
+        self.recorder.record_failure(checked)
+    }
+
     /// Receives the head of the final response into `response`. If it has arrived before, `response` is swapped with
     /// [`CallExchange::response_head`], also if the time for the call is over.
     pub(crate) fn poll_head(

@@ -290,8 +290,7 @@ impl Context {
         if !status.is_informational() || status == Status::SWITCHING_PROTOCOLS {
             return Err(RespondError::Status(status.as_u16()).into());
         }
-        let Exchange { info, .. } = &self.exchange;
-        if info.request_info.version == Version::Http10 || info.is_captured {
+        if !self.takes_informational() {
             return Ok(());
         }
         self.exchange.write_head(|out| encode::interim(out, status, fields, None))?;
@@ -363,6 +362,12 @@ impl Context {
     /// Whether the peer expects `100 Continue`, by the fields of the request (RFC 9110 §10.1.1).
     pub(crate) fn expects_continue(&self) -> bool {
         Expectation::from_headers(&self.request.headers) == Ok(Expectation::Continue)
+    }
+
+    /// Whether interim responses reach the peer. One that speaks HTTP/1.0 gets none, nor is there one without a connection.
+    pub(crate) fn takes_informational(&self) -> bool {
+        let Exchange { info, .. } = &self.exchange;
+        info.request_info.version != Version::Http10 && !info.is_captured
     }
 
     pub(crate) fn check_unsent(&self) -> io::Result<()> {
