@@ -3,6 +3,8 @@
 #[cfg(feature = "tls")]
 use std::time::Duration;
 
+#[cfg(feature = "tls")]
+use corehttp::client::ClientTimeouts;
 use corehttp::client::{ClientCause, ClientLimits, ClientPhase, Proxies, Proxy};
 use corehttp::{Client, Method, Request, Response};
 use tokio::io::AsyncReadExt;
@@ -387,7 +389,7 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     })
     .await;
     let error = client(&talkative.url).get("https://a.example/").await.unwrap_err();
-    assert!(format!("{error:#}").contains("the proxy answered 103"), "{error:#}");
+    assert!(format!("{error:#}").contains("there were too many interim responses"), "{error:#}");
     // The client must not wait for what would come behind a 101.
     let switching = Scripted::new(|mut peer, _| async move {
         peer.request().await?;
@@ -507,6 +509,51 @@ async fn the_response_of_a_proxy_that_refuses_is_within_reach_rfc9110_9_3_6() {
     }
     let silent = refusing("").builder().proxies(Proxies::all(Proxy::new("proxy").unwrap())).build();
     assert!(silent.get("https://a.example/").await.unwrap_err().proxy_response().is_none());
+}
+
+/// The refusal is the reason, whether its body comes in time or not.
+#[cfg(feature = "tls")]
+#[tokio::test(start_paused = true)]
+async fn the_body_of_a_refusal_prolongs_no_connecting_rfc9110_9_3_6() {
+    let milliseconds = Duration::from_millis;
+    for (after, connect, expected) in [(0, 300, 300), (200, 300, 300), (200, 5_000, 1_200)] {
+        let stage = Stage::new(move |mut peer, _| async move {
+            peer.request().await?;
+            tokio::time::sleep(milliseconds(after)).await;
+            peer.send("HTTP/1.1 407 x\r\ncontent-length: 100\r\n\r\npart").await?;
+            peer.receive_all().await
+        });
+        let timeouts = ClientTimeouts { connect: milliseconds(connect), ..ClientTimeouts::default() };
+        let proxied = stage.builder().proxies(Proxies::all(Proxy::new("proxy").unwrap()));
+        let start = tokio::time::Instant::now();
+        let error = proxied.timeouts(timeouts).build().get("https://a.example/").await.unwrap_err();
+        let took = start.elapsed().as_millis();
+        assert!((expected..expected + 20).contains(&took), "{took} ms of {connect} ms");
+        let refusal = error.proxy_response().unwrap();
+        assert_eq!((refusal.status.as_u16(), refusal.body.text()), (407, Ok("part")));
+    }
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(start_paused = true)]
+async fn interim_responses_to_a_connect_are_bounded_rfc9110_15_2() {
+    const HEAD: &str = "HTTP/1.1 102 x\r\n\r\n";
+    let at_most = 1000 / HEAD.len();
+    for (count, is_refused) in [(1, true), (at_most, true), (at_most + 1, false), (5000, false)] {
+        let stage = refusing(format!("{}HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n", HEAD.repeat(count)));
+        let proxied = stage.builder().proxies(Proxies::all(Proxy::new("proxy").unwrap()));
+        let client = proxied.limits(ClientLimits { head_max: 1000, ..ClientLimits::default() }).build();
+        let error = client.get("https://a.example/").await.unwrap_err();
+        assert_eq!(error.phase(), ClientPhase::Connect);
+        assert_eq!(error.proxy_response().map(|refusal| refusal.status.as_u16()), is_refused.then_some(403));
+        let is_flood = matches!(error.cause(), ClientCause::TooManyInformational);
+        assert_eq!(is_flood, !is_refused, "{count}: {error:#}");
+        assert_eq!(
+            format!("{error:#}").contains("more than 1000 bytes of them (`head_max`)"),
+            is_flood,
+            "{error:#}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -876,7 +923,7 @@ mod over_tls {
             ("HTTP/1.1 101 Switching Protocols\r\n\r\n".into(), "the proxy answered 101"),
             ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".into(), "the proxy sent more than"),
             ("HTTP/1.1 200 OK\r\n\r\n\r\n".into(), "the proxy sent more than"),
-            (INTERIM.repeat(2_341), "the proxy answered 103"),
+            (INTERIM.repeat(2_341), "there were too many interim responses"),
             (format!("HTTP/1.1 200 OK\r\na: {}", "b".repeat(64 << 10)), "the head is too large"),
             ("HTTP/1.1 200 OK\r\na: b\n".into(), "a line does not end with CRLF"),
         ] {

@@ -21,7 +21,7 @@ use crate::net::{
     BoxedStream, Conn, DialTimes, HostConnector, Sendable, TimerSlot, TlsConnector, TokioTimer, Transport,
     UriHost,
 };
-use crate::runtime::{self, timeout};
+use crate::runtime::{self, Instant, later, timeout_at};
 use crate::wire::RequestInfo;
 use crate::wire::encode::ROUTING;
 use crate::wire::parse::Leniency;
@@ -428,8 +428,8 @@ impl Proxy {
 ///
 /// # Errors
 ///
-/// Fails if the proxy refuses, does not answer, or sends more than its response: the bytes after it would pass for the
-/// origin's.
+/// Fails if the proxy refuses, does not answer, sends too many interim responses, or sends more than its response: the bytes
+/// after it would pass for the origin's.
 async fn open_tunnel(
     transport: Transport<BoxedStream>,
     proxy: &Proxy,
@@ -437,6 +437,7 @@ async fn open_tunnel(
     limit: Duration,
     bounds: &Bounds,
 ) -> Result<Transport<BoxedStream>, ClientError> {
+    let end = later(runtime::now(), limit);
     let mut conn = Conn::<Sendable>::new(transport, TokioTimer::new());
     // The timeouts of an exchange do not apply while its tunnel is being opened.
     let timeouts = Timeouts { head: Duration::MAX, write: Duration::MAX, ..bounds.timeouts };
@@ -447,8 +448,7 @@ async fn open_tunnel(
     let request_info = RequestInfo { is_connect: true, ..RequestInfo::default() };
     let idle = HeadOutcome::Idle;
     let mut received = 0;
-    // Interim responses may have as many bytes together as one head.
-    while received <= bounds.limits.head_max {
+    loop {
         let head = poll_fn(|cx| {
             let mut message = IncomingResponse::new(&mut response, request_info, Leniency::None);
             match incoming.poll_head(cx, &mut conn, &mut message, bounds, || {}) {
@@ -468,13 +468,18 @@ async fn open_tunnel(
         if !response.status.is_informational() || response.status == Status::SWITCHING_PROTOCOLS {
             break;
         }
+        // Interim responses may have as many bytes together as one head.
+        let head_max = bounds.limits.head_max;
         received += response.headers.text_received().len();
+        if received > head_max {
+            return Err(failed(ClientCause::TooManyInformational).with_interim_max(head_max));
+        }
     }
     match (response.status.is_success(), incoming.input.is_empty()) {
         (true, true) => Ok(conn.into_parts().0),
         (true, false) => Err(failed(ClientCause::Proxy("the proxy sent more than its response".into()))),
         (false, _) => {
-            receive_refusal_body(&mut conn, &mut incoming, &mut response, bounds).await;
+            receive_refusal_body(&mut conn, &mut incoming, &mut response, bounds, end).await;
             Err(failed(ClientCause::Proxy(ProxyRefusal(response).into())))
         }
     }
@@ -490,13 +495,14 @@ fn write_connect(out: &mut Vec<u8>, proxy: &Proxy, origin: &Origin) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Receives the content of the proxy's refusal: as much as comes within [`REFUSAL_BODY_WAIT`], and no more than
+/// Receives the content of the proxy's refusal: as much as comes until `end` and within [`REFUSAL_BODY_WAIT`], and no more than
 /// [`REFUSAL_BODY_MAX`].
 async fn receive_refusal_body(
     conn: &mut Conn<Sendable>,
     incoming: &mut Incoming,
     response: &mut Response,
     bounds: &Bounds,
+    end: Instant,
 ) {
     let content = response.body.receive();
     let received = async {
@@ -510,7 +516,7 @@ async fn receive_refusal_body(
         }
     };
     // A part of the content is better than none.
-    let _ = timeout(REFUSAL_BODY_WAIT, received).await;
+    let _ = timeout_at(end.min(later(runtime::now(), REFUSAL_BODY_WAIT)), received).await;
 }
 
 /// How much content of a refusal is kept.
