@@ -5,6 +5,7 @@ use std::{fmt, io};
 use super::request_builder::{Blocking, RequestBuilder};
 use super::response_reader::ResponseReader;
 use crate::client::{ClientError, client};
+use crate::memory::Reset;
 use crate::message::{MessageError, Method, Request, Response};
 
 /// Sends requests, and blocks the thread for their responses. See the [module](crate::blocking).
@@ -100,6 +101,7 @@ impl Client {
     ///
     /// Fails as [`Client::send`](crate::Client::send) does, and within a runtime.
     pub fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
+        response.reset();
         self.sends.wait(self.client.send(request, response))?
     }
 
@@ -114,6 +116,7 @@ impl Client {
         request: &Request,
         response: &mut Response,
     ) -> Result<ResponseReader, ClientError> {
+        response.reset();
         let reader = self.sends.wait(self.client.open_response(request, response))??;
         Ok(ResponseReader::new(reader, self.sends.clone()))
     }

@@ -9,7 +9,7 @@ use crate::message::Response;
 use crate::net::{Conn, ReadBuffer, Sendable};
 
 /// Sends the request, which has an `upgrade` field, and hands the connection over, with what the server has already
-/// sent, if `check` finds nothing wrong with the response.
+/// sent, if `check` finds nothing wrong with the response, which was reset.
 pub(crate) async fn switch_protocols(
     builder: RequestBuilder,
     response: &mut Response,

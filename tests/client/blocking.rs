@@ -73,13 +73,21 @@ fn in_a_runtime_it_is_an_error_that_says_what_to_use() {
         assert!(error.to_string().ends_with("use corehttp::Client there"), "{error}");
     }
     let (_server, client) = echo();
-    let (request, mut response) = (Request::get("http://a/").unwrap(), Response::new());
+    let (mut request, mut response) =
+        (Request::post("http://a/").unwrap(), [Response::new(), Response::new()]);
+    request.body.set_bytes("milk");
+    for response in &mut response {
+        client.send(&request, response).unwrap();
+    }
     corehttp::block_on(async {
         check(&client.get("http://a/").send().unwrap_err());
-        check(&client.send(&request, &mut response).unwrap_err());
-        check(&client.open_response(&request, &mut response).unwrap_err());
+        check(&client.send(&request, &mut response[0]).unwrap_err());
+        check(&client.open_response(&request, &mut response[1]).unwrap_err());
     })
     .unwrap();
+    for response in response {
+        assert_eq!((response.headers.len(), response.bytes()), (0, &b""[..]), "an earlier one is gone");
+    }
     assert!(client.get("http://a/").send().is_ok());
 }
 

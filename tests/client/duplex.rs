@@ -337,6 +337,13 @@ async fn a_body_that_is_shorter_or_longer_than_announced_is_an_error() {
         };
         written.await.unwrap_err();
     }
+    // That of an earlier exchange must not pass for the response.
+    let (client, mut response) = (Stage::always(OK).client(), Response::new());
+    client.send(&post(), &mut response).await.unwrap();
+    let mut call = client.open_call(&request).await.unwrap();
+    call.write_all(b"ab").await.unwrap();
+    call.finish(&mut response).await.unwrap_err();
+    assert_eq!((response.headers.len(), response.body.bytes()), (0, &b""[..]));
 }
 
 /// A reader that asks again, after its time is over, must not give back the connection: the next request would be taken

@@ -318,12 +318,12 @@ impl CallExchange {
         trailers: &Headers,
         response: &mut Response,
     ) -> Result<ResponseReader, ClientError> {
+        response.reset();
         let pooled = &mut self.pooled;
         pooled.end(trailers)?;
         pooled.exchange.progress.drop_interim();
-        match pooled.exchange.progress.has_response() {
-            true => mem::swap(response, &mut *self.response_head),
-            false => response.reset(),
+        if pooled.exchange.progress.has_response() {
+            mem::swap(response, &mut *self.response_head);
         }
         let answered = poll_fn(|cx| pooled.poll_response(cx, None, response)).await;
         self.recorder.record_failure(answered)?;

@@ -10,6 +10,7 @@ use super::handshake::{KEY, PROTOCOL, VERSION, VERSION_VALUE, check_response, ne
 use crate::client::client::Client;
 use crate::client::request_builder::RequestBuilder;
 use crate::client::{ClientError, ClientTimeouts, not_prepared, switch_protocols};
+use crate::memory::Reset;
 use crate::message::{FieldValue, Response};
 use crate::runtime::Handle;
 use crate::websocket::codec::{EXTENSIONS, offer, read_answer};
@@ -110,6 +111,7 @@ impl ClientRequest {
     ///
     /// As `.await`.
     pub async fn send_into(self, response: &mut Response) -> Result<ClientWebSocket, ClientError> {
+        response.reset();
         let ClientRequest { builder, options } = self;
         let key = new_key().map_err(not_prepared)?;
         let mut builder =

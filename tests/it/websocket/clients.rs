@@ -136,6 +136,13 @@ fn a_refusal_has_its_reason() {
         let refused = client.websocket("ws://a/").send_into(&mut response).await.unwrap_err();
         assert!(matches!(refused.cause(), ClientCause::Upgrade), "{refused:?}");
         assert_eq!(response.text().unwrap(), "no");
+        // A request that is not sent leaves nothing of an earlier response.
+        for request in [client.websocket("no url"), client.websocket("ws://a/").header("a\n", "b")] {
+            client.get("http://a/").send_into(&mut response).await.unwrap();
+            let refused = request.send_into(&mut response).await.unwrap_err();
+            assert!(matches!(refused.cause(), ClientCause::Request(_)), "{refused:?}");
+            assert_eq!((response.headers.len(), response.bytes()), (0, &b""[..]));
+        }
     })
     .unwrap();
 }
