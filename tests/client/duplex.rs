@@ -15,7 +15,7 @@ use corehttp::{BodyPlan, Client, ClientBuilder, ClientError, Context, Request, R
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{OK, Scripted, Stage, post, settle};
+use crate::support::{OK, Scripted, Stage, get, post, settle};
 
 const SIZE: usize = 24 << 20;
 
@@ -366,6 +366,31 @@ async fn a_connection_whose_request_was_never_ended_is_not_used_again() {
     while reader.chunk().await.unwrap().is_some() {}
     drop(reader);
     assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
+}
+
+/// A head that is refused has come, and is lost. A reader that asks again must not take an empty one for it.
+#[tokio::test(start_paused = true)]
+async fn a_head_that_was_refused_is_refused_again() {
+    let codings = ["gzip"; 5].join(", ");
+    let stage = Stage::always(format!(
+        "HTTP/1.1 404 x\r\ncontent-encoding: {codings}\r\ncontent-length: 2\r\n\r\nok"
+    ));
+    let client = stage.builder().decode_up_to(1 << 20).build();
+    for request in [get(), post()] {
+        let (mut writer, mut reader) = client.open_call(&request).await.unwrap().split();
+        writer.finish().await.unwrap();
+        let (mut response, mut shown) = (Response::new(), Vec::new());
+        for _ in 0..3 {
+            let error = reader.head(&mut response).await.unwrap_err();
+            assert!(matches!(error.cause(), ClientCause::Coding(_)), "{error:?}");
+            shown.push(format!("{error:#}"));
+            assert!(reader.chunk().await.is_err());
+        }
+        assert!(shown.iter().all(|again| *again == shown[0]), "{shown:?}");
+        assert_eq!(response.headers.iter().next(), None);
+        drop((writer, reader));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
+    }
 }
 
 /// A body that is read through [`AsyncRead`](tokio::io::AsyncRead) has its trailers at the end, also if the end is read

@@ -152,12 +152,20 @@ pub struct CallReader {
     piece: Vec<u8>,
     /// The interim response that was taken last.
     interim: Response,
+    /// Why the final response, whose head has come, cannot be used.
+    refused: Option<ClientError>,
     trailers: Headers,
 }
 
 impl CallReader {
     pub(super) fn new(half: Half) -> CallReader {
-        CallReader { half, piece: Vec::new(), interim: Response::new(), trailers: Headers::new() }
+        CallReader {
+            half,
+            piece: Vec::new(),
+            interim: Response::new(),
+            refused: None,
+            trailers: Headers::new(),
+        }
     }
 
     /// Receives the next interim response, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). `None` once the final
@@ -227,13 +235,23 @@ impl CallReader {
     ///
     /// # Errors
     ///
-    /// Fails if no response arrives.
+    /// Fails if no response arrives, or if its content cannot be decoded. The latter fails again with each call.
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         if self.half.with_call(|call| call.drop_interim()) {
             self.half.wake_halves();
         }
         response.reset();
-        poll_fn(|cx| self.half.poll(cx, |call, cx| call.poll_head(cx, response))).await
+        if let Some(refused) = &self.refused {
+            return Err(refused.again());
+        }
+        let received = poll_fn(|cx| self.half.poll(cx, |call, cx| call.poll_head(cx, response))).await;
+        // A head is taken only once, and the next call would find an empty one.
+        if let Err(error) = &received
+            && self.half.with_call(|call| call.has_response())
+        {
+            self.refused = Some(error.again());
+        }
+        received
     }
 
     /// Returns the next piece of the body, of whatever size it arrived in, or `None` at the end. Call it after

@@ -153,7 +153,7 @@ impl ResponseReader {
         let (pooled, balanced) = match &mut self.state {
             ReadState::Open(pooled, balanced) => (pooled, balanced),
             ReadState::Read => return Poll::Ready(Ok(0)),
-            ReadState::Broken(error) => return Poll::Ready(Err(error.duplicate())),
+            ReadState::Broken(error) => return Poll::Ready(Err(error.again())),
         };
         let polled = ready!(pooled.poll_piece(cx));
         match &polled {
@@ -164,7 +164,7 @@ impl ResponseReader {
                 if let Some(balanced) = balanced {
                     balanced.record(Err(error));
                 }
-                self.state = ReadState::Broken(error.duplicate());
+                self.state = ReadState::Broken(error.again());
             }
         }
         Poll::Ready(polled)

@@ -257,6 +257,14 @@ impl ClientError {
         duplicate
     }
 
+    /// A copy, for the same request when its caller asks again.
+    pub(in crate::client) fn again(&self) -> ClientError {
+        let mut again = self.duplicate();
+        again.0.url = self.0.url.clone();
+        again.0.retries = self.0.retries.clone();
+        again
+    }
+
     /// Makes the error of [middleware](crate::client::ClientMiddleware) that could not do its work, such as one without a
     /// token. The phase is [`ClientPhase::Prepare`], and the cause [`ClientCause::Other`].
     pub fn other(cause: impl Into<Box<dyn Error + Send + Sync>>) -> ClientError {
