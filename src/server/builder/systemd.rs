@@ -20,6 +20,9 @@ impl Server {
     /// - **Watchdog.** With `WatchdogSec=`, systemd gets a sign of life at least twice in that time (`WATCHDOG=1`), as
     ///   long as the task queue of every core moves. A core that a handler blocks for longer has the service restarted.
     ///
+    /// No core waits for a systemd that is busy: a sign of life, or the notification of a stop, is then dropped. The start
+    /// waits for at most 30 s.
+    ///
     /// # Errors
     ///
     /// Fails with a passed socket other than a listening TCP or Unix stream socket.

@@ -91,6 +91,64 @@ fn a_service_reports_its_state_and_that_it_lives() {
     assert_eq!(told, ["READY=1\n", "STOPPING=1\n"]);
 }
 
+/// Fills the queue of a manager. Each datagram has a socket of its own, whose buffer would be full before.
+fn fill(path: &Path) {
+    let send = || {
+        let socket = UnixDatagram::unbound().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket.send_to(b"FILLED=1\n", path)
+    };
+    let full = std::iter::repeat_with(send).find_map(Result::err).unwrap();
+    assert_eq!(full.kind(), ErrorKind::WouldBlock);
+}
+
+/// The first process of a machine may be frozen, or busy for long.
+#[test]
+fn a_manager_that_reads_nothing_holds_up_no_core() {
+    const PLACE: &str = "COREHTTP_TEST_PLACE";
+    if let Some(place) = env::var_os(PLACE) {
+        let server = Server::bind(Path::new(&place)).cores(1).systemd().unwrap();
+        let running = server.start(async |ctx: &mut Context| {
+            // Several notifications of the watchdog are due meanwhile.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            ctx.response.set_text("done");
+        });
+        let running = running.unwrap();
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+        running.stop(TIMEOUT);
+        return running.wait().unwrap();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let place = directory.path().join("served");
+    let manager = manage(&path);
+    fill(&path);
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "40000").env(PLACE, &place);
+    command.stdin(Stdio::piped());
+    let test = "stop::systemd::a_manager_that_reads_nothing_holds_up_no_core";
+    let mut service = start(&mut command, test).unwrap();
+    let connected = (0..).find_map(|_| {
+        thread::sleep(Duration::from_millis(1));
+        UnixStream::connect(&place).ok()
+    });
+    let mut near = connected.unwrap();
+    near.set_read_timeout(Some(TIMEOUT)).unwrap();
+    std::io::Write::write_all(&mut near, LAST.as_bytes()).unwrap();
+    let mut received = String::new();
+    std::io::Read::read_to_string(&mut near, &mut received).unwrap();
+    assert!(received.ends_with("\r\n\r\ndone"), "{received}");
+    let mut told = String::new();
+    while told != "READY=1\n" {
+        told = receive(&manager);
+        assert!(["FILLED=1\n", "READY=1\n", "WATCHDOG=1\n"].contains(&&*told), "{told}");
+    }
+    // The order to stop is given while nobody reads, and the service ends nevertheless.
+    fill(&path);
+    drop(service.stdin.take());
+    assert!(service.wait().unwrap().success());
+}
+
 #[test]
 fn a_service_listens_on_the_sockets_that_it_is_given() {
     if env::var_os(SERVICE).is_some() {

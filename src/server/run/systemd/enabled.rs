@@ -1,12 +1,15 @@
 //! [`Notifier`]: reports the state of a server to systemd (sd_notify(3)).
 
-use std::process;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
+use std::{env, io, process};
 
 use sd_notify::NotifyState;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::runtime;
 
@@ -33,13 +36,13 @@ impl Notifier {
 
     /// Reports that this process takes the place of the one that the manager has started, or of its successor.
     pub(in crate::server) fn replace_main_process(&self) {
-        notify(NotifyState::MainPid(process::id()));
+        notify(NotifyState::MainPid(process::id()), WAIT_MAX);
     }
 
     /// Reports that all cores listen.
     pub(in crate::server) fn ready(&self) {
         self.is_main_process.store(true, Relaxed);
-        notify(NotifyState::Ready);
+        notify(NotifyState::Ready, WAIT_MAX);
     }
 
     /// Sends no further notification of the watchdog, since a successor does.
@@ -48,10 +51,11 @@ impl Notifier {
     }
 
     /// Reports that a stop was ordered, if all cores have listened. The manager would stop the whole service for a
-    /// successor that fails before that, its predecessor included.
+    /// successor that fails before that, its predecessor included. The order may come from a core, which does not wait for
+    /// a manager that is busy: the end of the process is news enough.
     pub(in crate::server) fn stopping(&self) {
         if self.is_main_process.load(Relaxed) {
-            notify(NotifyState::Stopping);
+            notify(NotifyState::Stopping, Duration::ZERO);
         }
     }
 
@@ -63,7 +67,7 @@ impl Notifier {
         loop {
             self.beats[index].fetch_add(1, Relaxed);
             if index == 0 && self.has_moved(&mut seen) && self.is_main_process.load(Relaxed) {
-                notify(NotifyState::Watchdog);
+                notify(NotifyState::Watchdog, Duration::ZERO);
             }
             // Two cores that beat in turns may look as if one had not moved, but not twice in a row.
             runtime::sleep(limit / 4).await;
@@ -80,10 +84,31 @@ impl Notifier {
     }
 }
 
-/// A manager that does not listen is no reason to stop.
-fn notify(state: NotifyState<'_>) {
-    let _ = sd_notify::notify(&[state]);
+/// Sends a notification. If the queue of the manager is full, waits at most so long for room. A manager that does not
+/// listen is no reason to stop.
+fn notify(state: NotifyState<'_>, wait_max: Duration) {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
+    let _ = send(&state, path.as_bytes(), wait_max);
 }
+
+/// `@` stands for the zero byte that an abstract address begins with.
+fn send(state: &NotifyState<'_>, path: &[u8], wait_max: Duration) -> io::Result<()> {
+    let address = match path.split_first() {
+        Some((b'@', name)) => SockAddr::unix(OsStr::from_bytes(&[b"\0", name].concat()))?,
+        _ => SockAddr::unix(OsStr::from_bytes(path))?,
+    };
+    let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
+    if wait_max.is_zero() {
+        socket.set_nonblocking(true)?;
+    } else {
+        socket.set_write_timeout(Some(wait_max))?;
+    }
+    socket.send_to(format!("{state}\n").as_bytes(), &address).map(drop)
+}
+
+/// How long a start may wait for a manager that is busy. It takes a service that was never ready for one that has failed,
+/// by default after 90 s.
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
@@ -103,5 +128,20 @@ mod tests {
             (0..3).filter(|core| *core != stuck).for_each(beat);
             assert!(!notifier.has_moved(&mut seen));
         }
+    }
+
+    /// The address of a manager is a path or an abstract one (sd_notify(3)).
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_abstract_address_is_notified() {
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+        let name = format!("corehttp-notify-{}", process::id());
+        let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        send(&NotifyState::Ready, format!("@{name}").as_bytes(), Duration::ZERO).unwrap();
+        let mut room = [0; 100];
+        let count = manager.recv(&mut room).unwrap();
+        assert_eq!(&room[..count], b"READY=1\n");
     }
 }
