@@ -24,10 +24,10 @@ impl Server {
     /// alarm. The log has the reports that [are faults of the server](ErrorReport::is_fault). The others are refusals
     /// of peers, or their failures. Peers cause those without a request as fast as they connect. So the next report has
     /// the number of those left out ([`ErrorReport::suppressed`]). The kinds are those of
-    /// [`ErrorCounts`](crate::server::ErrorCounts), bad PROXY headers, refusals of a TLS resolver, and peers with too
-    /// many connections. Each failure is counted by [`ServerHandle::counts`](crate::ServerHandle::counts). Each
-    /// malformed head goes to [`Server::on_exchange`], and each connection to [`Server::on_disconnect`], for instance
-    /// to ban its peer.
+    /// [`ErrorCounts`](crate::server::ErrorCounts), bad PROXY headers, refusals of a TLS resolver, connections beyond
+    /// the limit, and peers with too many. Certificates are all reported. Each failure is counted by
+    /// [`ServerHandle::counts`](crate::ServerHandle::counts). Each malformed head goes to [`Server::on_exchange`], and
+    /// each connection to [`Server::on_disconnect`], for instance to ban its peer.
     ///
     /// The function is not called for:
     ///

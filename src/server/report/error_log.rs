@@ -31,8 +31,8 @@ use crate::server::error::ErrorReport;
 ///
 /// A thread of the log's own writes, so a blocked terminal halts no core. The thread starts with the first line. Of
 /// each kind, a core writes at most 10 lines a second, and at most one of failures without a request. The next line has
-/// the number of those left out. If 4 MiB of lines wait, further ones are dropped and counted. The drop of the last
-/// clone waits at most 5 s for the lines to be written.
+/// the number of those left out. Each certificate has its line. If 4 MiB of lines wait, further ones are dropped and
+/// counted. The drop of the last clone waits at most 5 s for the lines to be written.
 ///
 /// A server without an observer of errors writes the faults that belong to no request to standard error:
 ///

@@ -20,8 +20,7 @@ pub(super) struct ReportLimiter(KindLimiter);
 impl ReportLimiter {
     /// Decides whether a report is passed on. If so, it notes in the report how many of its kind were not.
     pub(super) fn admit(&self, report: &mut ErrorReport<'_>) -> bool {
-        // Reports of certificates are few, and each names another one.
-        if report.request.is_some() || matches!(report.cause, ErrorCause::Certificate(_)) {
+        if report.request.is_some() {
             return true;
         }
         let suppressed = self.0.admit(report);
@@ -62,6 +61,10 @@ impl KindLimiter {
 
     /// Decides whether a report passes. Returns how many of its kind have not since the last one that has.
     pub(super) fn admit(&self, report: &ErrorReport<'_>) -> Option<u64> {
+        // Reports of certificates are few, and each names another one.
+        if matches!(report.cause, ErrorCause::Certificate(_)) {
+            return Some(0);
+        }
         let kind = &self.kinds[usize::from(report.is_fault())][kind_of(&report.cause)];
         let mut state = kind.get();
         let suppressed = state.admit(self.passed_max);
@@ -88,7 +91,7 @@ impl KindState {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The index of a cause. Four causes are counted as part of another kind, but limited apart, so that a flood of that kind
+/// The index of a cause. Five causes are counted as part of another kind, but limited apart, so that a flood of that kind
 /// does not hide them.
 fn kind_of(cause: &ErrorCause) -> usize {
     const COUNTED: usize = ERROR_KINDS.len();
@@ -97,8 +100,30 @@ fn kind_of(cause: &ErrorCause) -> usize {
         ErrorCause::Tls(tls::Error::Resolver(_)) => COUNTED + 1,
         ErrorCause::ConnectionsOfPeer(_) => COUNTED + 2,
         ErrorCause::Listener(_) => COUNTED + 3,
+        ErrorCause::Connections(_) => COUNTED + 4,
         cause => ErrorCounts::kind_of(cause),
     }
 }
 
-const KINDS: usize = ERROR_KINDS.len() + 4;
+const KINDS: usize = ERROR_KINDS.len() + 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::ExchangeError;
+    use crate::net::Peer;
+
+    /// A server that is full of connections has other remedies than one without memory.
+    #[test]
+    fn a_flood_of_one_kind_hides_no_other() {
+        let out_of_memory = || ErrorCause::Exchange(ExchangeError::NoMemory);
+        let limiter = KindLimiter::new(1);
+        let admit = |cause| limiter.admit(&ErrorReport::from_connection(Peer::default(), cause));
+        assert_eq!(admit(out_of_memory()), Some(0));
+        assert_eq!(admit(out_of_memory()), None);
+        assert_eq!(admit(ErrorCause::Connections(1)), Some(0));
+        assert_eq!(admit(ErrorCause::Connections(1)), None);
+        assert_eq!(admit(ErrorCause::ConnectionsOfPeer(1)), Some(0));
+        assert_eq!(admit(out_of_memory()), None);
+    }
+}

@@ -216,7 +216,12 @@ fn a_listener_that_fails_is_a_line() {
 /// The certificate of a server, which is valid for 90 days, and for so many more.
 #[cfg(feature = "tls")]
 fn identity(days_left: i64) -> corehttp::tls::Identity {
-    let mut params = rcgen::CertificateParams::new(vec!["a.example".into()]).unwrap();
+    identity_of("a.example", days_left)
+}
+
+#[cfg(feature = "tls")]
+fn identity_of(name: &str, days_left: i64) -> corehttp::tls::Identity {
+    let mut params = rcgen::CertificateParams::new(vec![name.into()]).unwrap();
     let day = std::time::Duration::from_secs(24 * 60 * 60);
     let now = std::time::SystemTime::now();
     let left = day * u32::try_from(days_left.unsigned_abs()).unwrap();
@@ -270,4 +275,22 @@ fn a_certificate_that_is_refused_or_expires_soon_is_a_line_rfc5280_4_1_2_5() {
         running.stop(std::time::Duration::ZERO);
         running.wait().unwrap();
     }
+}
+
+/// As after a night in which no renewal has worked.
+#[cfg(feature = "tls")]
+#[test]
+fn each_of_many_certificates_that_expire_soon_is_a_line_rfc5280_4_1_2_5() {
+    use corehttp::tls::ServerTls;
+
+    let written = Written::default();
+    let log = ErrorLog::from_writer(written.clone());
+    let names = Vec::from_iter((0..15).map(|number| format!("host-{number}.example")));
+    let add = |tls: ServerTls, name: &String| tls.and_identity(identity_of(name, 5));
+    let tls = names.iter().fold(ServerTls::new(identity(60)), add);
+    let served = Served::with(|server| server.tls(tls).observe(log), fails);
+    let is_named = |name: &String| written.text().contains(&format!(" for {name} expires in 5 days"));
+    eventually("each is named", || names.iter().all(is_named));
+    drop(served);
+    assert_eq!(written.text().lines().count(), names.len());
 }
