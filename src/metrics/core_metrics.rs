@@ -168,7 +168,7 @@ impl CoreRecorder {
         let recorder = Rc::new(self);
         let [exchanges, errors, accepts, polls] = [(); 4].map(|()| recorder.clone());
         events.on_exchange(move |report| exchanges.record_exchange(report));
-        events.on_error(move |report| errors.record_error(report));
+        events.count_errors(move |report| errors.record_error(report));
         events.on_accept(move |waited| accepts.metrics.accept_waits.record_single_writer(nanos(waited)));
         if recorder.metrics.times_polls {
             events.on_poll(move |report| polls.record_poll(report));

@@ -48,7 +48,7 @@ impl CoreState {
         let ServerSettings { bounds, name, observers, error_responses, acceptor: _, proxies, error_log } =
             settings.clone();
         let mut events = CoreEvents::new(index, counters.clone(), &observers);
-        if !events.observes_errors() {
+        if !events.has_error_observer() {
             error_log.without_requests().attach(&mut events);
         }
         let clock = Clock::new(name.as_deref());
@@ -176,4 +176,41 @@ pub(crate) struct ProxySettings {
     pub(super) protocol: Option<ProxyProtocol>,
     /// Which peers are believed about the client.
     pub(super) trusted: TrustedProxies,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks how many lines the default log of a server with these observers has of an error.
+    #[track_caller]
+    fn check(observers: Vec<Arc<dyn Observer>>, lines: usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("errors.log");
+        let error_log = ErrorLog::open(&path).unwrap();
+        let settings = ServerSettings { observers, error_log, ..ServerSettings::default() };
+        let core = CoreState::new(0, &settings, ConnTable::with_sweep(), Arc::default());
+        core.report_error(ErrorReport::from_connection(Peer::default(), ErrorCause::Connections(1)));
+        // The drop of the log waits for its lines.
+        drop((core, settings));
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), lines);
+    }
+
+    #[test]
+    fn a_server_whose_errors_are_only_counted_writes_them() {
+        let count = || Arc::new(|core: &mut CoreEvents| core.count_errors(|_| {}));
+        let alarm = || Arc::new(|core: &mut CoreEvents| core.on_error(|_| {}));
+        check(vec![], 1);
+        check(vec![count()], 1);
+        check(vec![alarm()], 0);
+        check(vec![count(), alarm()], 0);
+        check(vec![alarm(), count()], 0);
+    }
+
+    /// They show how often something happens, but no one learns of it.
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn metrics_are_no_log_of_errors() {
+        check(vec![Arc::new(crate::metrics::Metrics::new())], 1);
+    }
 }

@@ -34,7 +34,7 @@ use crate::server::error::ErrorReport;
 /// the number of those left out. Each certificate has its line. If 4 MiB of lines wait, further ones are dropped and
 /// counted. The drop of the last clone waits at most 5 s for the lines to be written.
 ///
-/// A server without an observer of errors writes the faults that belong to no request to standard error:
+/// A server without an observer of errors, other than metrics, writes the faults that belong to no request to standard error:
 ///
 /// - connections not accepted, for lack of descriptors or memory, or by
 ///   [`Limits::connections_max`](crate::Limits::connections_max)

@@ -90,6 +90,8 @@ pub struct CoreEvents {
     counters: Arc<CoreCounterSet>,
     exchange: Hooks<dyn Fn(&ExchangeReport<'_>)>,
     error: Hooks<dyn Fn(&ErrorReport<'_>)>,
+    /// Whether one of them is more than a count, so that people learn of errors.
+    has_error_observer: bool,
     report_limiter: ReportLimiter,
     connect: Hooks<dyn Fn(&mut OpenedConnection<'_>)>,
     disconnect: Hooks<dyn Fn(&ConnectionReport)>,
@@ -108,6 +110,7 @@ impl CoreEvents {
             counters,
             exchange: Hooks::default(),
             error: Hooks::default(),
+            has_error_observer: false,
             report_limiter: ReportLimiter::default(),
             connect: Hooks::default(),
             disconnect: Hooks::default(),
@@ -127,7 +130,14 @@ impl CoreEvents {
 
     /// Attaches a function to refusals and failures: see [`Server::on_error`](crate::Server::on_error).
     pub fn on_error(&mut self, on_error: impl Fn(&ErrorReport<'_>) + 'static) {
-        self.error.push(Box::new(on_error));
+        self.has_error_observer = true;
+        self.count_errors(on_error);
+    }
+
+    /// Attaches a function that only counts or keeps errors, as for a page that is rarely looked at. It takes the place of
+    /// no log.
+    pub(crate) fn count_errors(&mut self, count: impl Fn(&ErrorReport<'_>) + 'static) {
+        self.error.push(Box::new(count));
     }
 
     /// Attaches a function to the opening of each connection: see [`Server::on_connect`](crate::Server::on_connect).
@@ -169,7 +179,7 @@ impl CoreEvents {
 
     /// Passes a failure on, unless there are too many of its kind.
     pub(crate) fn report_error(&self, report: &mut ErrorReport<'_>) {
-        if self.observes_errors() && self.report_limiter.admit(report) {
+        if !self.error.is_empty() && self.report_limiter.admit(report) {
             self.error.call(|on_error| on_error(report));
         }
     }
@@ -207,8 +217,8 @@ impl CoreEvents {
         !self.exchange.is_empty()
     }
 
-    pub(crate) fn observes_errors(&self) -> bool {
-        !self.error.is_empty()
+    pub(crate) fn has_error_observer(&self) -> bool {
+        self.has_error_observer
     }
 
     #[inline]
