@@ -21,8 +21,7 @@ impl ProcessInfo {
         ProcessInfo {
             resident_bytes: fs::read_to_string("/proc/self/status").ok().and_then(|status| resident(&status)),
             cpu_seconds: stat.as_ref().ok().and_then(|stat| cpu_seconds(stat)),
-            // The directory that is read here takes a descriptor, too.
-            open_fds: fs::read_dir("/proc/self/fd").ok().map(|fds| (fds.count() as u64).saturating_sub(1)),
+            open_fds: open_fds(),
             max_fds: fs::read_to_string("/proc/self/limits").ok().and_then(|limits| max_fds(&limits)),
             started: stat.ok().and_then(|stat| started(&stat, &fs::read_to_string("/proc/stat").ok()?)),
         }
@@ -53,6 +52,24 @@ impl ProcessInfo {
         writer.gauge("corehttp_build_info", help).value(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     }
 }
+
+/// How many descriptors are open: the size of their directory. On Linux before 6.2, where it is 0, they are counted, but
+/// `None` is returned for more than a thousand: a core would be halted for as long as it counts.
+fn open_fds() -> Option<u64> {
+    let folder = "/proc/self/fd";
+    match fs::metadata(folder).ok()?.len() {
+        0 => count_fds(fs::read_dir(folder).ok()?),
+        size => Some(size),
+    }
+}
+
+/// The directory that is read takes a descriptor, too.
+fn count_fds(entries: impl Iterator) -> Option<u64> {
+    let count = entries.take(COUNTED_MAX + 1).count();
+    (count <= COUNTED_MAX).then(|| (count as u64).saturating_sub(1))
+}
+
+const COUNTED_MAX: usize = 1000;
 
 /// The line is `VmRSS:     1234 kB`.
 fn resident(status: &str) -> Option<u64> {
@@ -90,6 +107,8 @@ mod tests {
     fn the_files_of_linux_are_read() {
         assert_eq!(resident("Name:\ta\nVmRSS:\t    2 kB\nRssAnon:\t 1 kB\n"), Some(2048));
         assert_eq!((resident("VmRSS:"), resident("")), (None, None));
+        let counted = [1, COUNTED_MAX, COUNTED_MAX + 1].map(|count| count_fds(0..count));
+        assert_eq!(counted, [Some(0), Some(COUNTED_MAX as u64 - 1), None]);
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 99";
         assert_eq!((cpu_seconds(stat), cpu_seconds("7 (a) S 1")), (Some(3.0), None));
         let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            40   524288   files\n";
