@@ -43,6 +43,8 @@ struct Current {
     due: SystemTime,
     /// One that was just issued is not renewed at once, even if the authority asks for it.
     due_min: SystemTime,
+    /// One that is about to expire is not put off, even if the authority asks for it.
+    due_max: SystemTime,
     /// When the authority is asked about that next.
     asked_at: SystemTime,
 }
@@ -57,11 +59,12 @@ impl Current {
         self.due_min = now + pause.min(WINDOW_PAUSE);
     }
 
-    /// Moves the renewal into the window that the authority suggests (RFC 9773 §4.2).
+    /// Moves the renewal into the window that the authority suggests (RFC 9773 §4.2), as far as that ends in time. With a
+    /// clock that is wrong, a window may begin after the certificate has expired.
     fn move_into(&mut self, window: &RenewalWindow) {
         let is_outside = !(window.start..=window.end).contains(&self.due);
         if is_outside && let Ok(width) = window.end.duration_since(window.start) {
-            self.due = window.start + random_share(width);
+            self.due = (window.start + random_share(width)).min(self.due_max);
         }
     }
 
@@ -228,13 +231,14 @@ impl Renewal {
             return Err(AcmeError::OtherNames);
         }
         let not_after = identity.not_after();
-        let due = due(identity.not_before(), not_after);
+        let not_before = identity.not_before();
         self.tls.replace_identities([identity]).map_err(AcmeError::Certificate)?;
         self.current = Some(Current {
             certificate,
             not_after,
-            due,
+            due: due(not_before, not_after),
             due_min: SystemTime::UNIX_EPOCH,
+            due_max: due_max(not_before, not_after),
             asked_at: SystemTime::UNIX_EPOCH,
         });
         self.is_ready.send_replace(true);
@@ -270,6 +274,11 @@ impl Renewal {
 fn due(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
     let valid = not_after.duration_since(not_before).unwrap_or_default();
     not_after - valid / 3 - random_share(valid / 100)
+}
+
+/// When such a certificate is renewed at the latest: when a twentieth of its time is left.
+fn due_max(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
+    not_after - not_after.duration_since(not_before).unwrap_or_default() / 20
 }
 
 /// How long to wait after so many failures in a row, with a certificate that is valid for so long.

@@ -149,6 +149,33 @@ fn a_new_certificate_is_renewed_when_the_authority_asks_rfc9773_4_2() {
     assert!(current.until_due(now).unwrap() > 2 * DAY);
 }
 
+/// The clock of an authority may be wrong.
+#[test]
+fn a_certificate_is_renewed_before_it_expires_whatever_the_authority_asks_rfc9773_4_2() {
+    let now = SystemTime::now();
+    let mut renewal = renewal(None);
+    renewal.show(&issued(&["a.example", "b.example"], -10, 90)).unwrap();
+    let current = renewal.current.as_mut().unwrap();
+    // In days from now, the window and when the renewal may be due.
+    for (start, end, due_from, due_to) in [
+        (70, 72, 70, 72),
+        (80, 84, 80, 84),
+        (80, 10_000, 80, 85),
+        (88, 89, 84, 85),
+        (100, 200, 84, 85),
+        (10, 12, 10, 12),
+    ] {
+        let window = RenewalWindow { start: now + start * DAY, end: now + end * DAY, asked_again_after: DAY };
+        for _ in 0..2 {
+            current.move_into(&window);
+            let due = current.until_due(now).unwrap();
+            // The dates of certificates are in seconds, and `now` was taken a moment before.
+            let moment = Duration::from_secs(2);
+            assert!((due_from * DAY..=due_to * DAY + moment).contains(&due), "{start}: {due:?}");
+        }
+    }
+}
+
 #[test]
 fn failures_are_tried_again_less_and_less_often() {
     let day = Duration::from_secs(24 * 60 * 60);
