@@ -11,7 +11,7 @@ use super::counts::CoreCounterSet;
 use crate::exchange::{Bounds, Clock};
 use crate::memory::PoolGuard;
 use crate::message::Request;
-use crate::net::tls::TlsAcceptor;
+use crate::net::tls::{CertificateFault, TlsAcceptor};
 use crate::net::{Conn, ConnTable, Peer, PeerAddr, Traffic};
 use crate::runtime::MemoryBudget;
 use crate::server::error::{ErrorCause, ErrorReport, ErrorResponses};
@@ -92,6 +92,11 @@ impl CoreState {
         self.events.report_error(&mut report);
         // A panic of the application's cause must end neither the exchange nor the core.
         let _ = catch_unwind(AssertUnwindSafe(move || drop(report)));
+    }
+
+    /// Reports a certificate of the server that expires or was refused.
+    pub(super) fn report_certificate(&self, fault: CertificateFault) {
+        self.report_error(ErrorReport::from_connection(Peer::default(), ErrorCause::Certificate(fault)));
     }
 
     /// Passes the report of an exchange, which is over, to all who want it, and forgets the exchange.

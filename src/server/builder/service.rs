@@ -1,6 +1,6 @@
 //! [`Service`]: a handler with its settings, for connections that the application accepts itself.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -10,10 +10,11 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::message::{Request, Response};
-use crate::net::tls::TlsAcceptor;
+use crate::net::tls::{CertificateWatch, TlsAcceptor};
 use crate::net::{Conn, ConnTable, Peer, PeerAddr, Transport};
 use crate::server::connection::{Connection, PerCore, respond};
 use crate::server::core_state::ServerSettings;
+use crate::server::counts::OpenGuard;
 use crate::server::handler::Handler;
 use crate::server::opening::Opening;
 
@@ -42,6 +43,7 @@ pub struct Service<H: Handler + 'static> {
     per_core: Rc<PerCore<H>>,
     connections: Rc<Cell<u64>>,
     acceptor: Option<TlsAcceptor>,
+    certificates: Rc<RefCell<Option<CertificateWatch>>>,
 }
 
 impl<H: Handler + 'static> Service<H> {
@@ -49,7 +51,8 @@ impl<H: Handler + 'static> Service<H> {
         let per_core = PerCore::new(0, handler, settings, ConnTable::with_sleeps(), Arc::default());
         let per_core = Rc::new(per_core);
         let acceptor = settings.acceptor.clone();
-        Service { per_core, connections: Rc::default(), acceptor }
+        let certificates = acceptor.as_ref().and_then(TlsAcceptor::watch);
+        Service { per_core, connections: Rc::default(), acceptor, certificates: Rc::new(certificates.into()) }
     }
 
     /// Serves one connection until it closes or is upgraded. Any number of connections may be served concurrently.
@@ -69,6 +72,9 @@ impl<H: Handler + 'static> Service<H> {
 
     /// Serves one connection until it closes or is upgraded. Handlers and
     /// [`Server::on_error`](crate::Server::on_error) see `peer` as the address of the peer.
+    ///
+    /// With [`Server::tls`](crate::Server::tls), the certificates are looked at with each connection, at most once a day if
+    /// they stay the same. `Server::on_error` has a report of those that have expired or will soon.
     ///
     /// # Errors
     ///
@@ -108,6 +114,10 @@ impl<H: Handler + 'static> Service<H> {
         peer: PeerAddr,
         io: impl AsyncRead + AsyncWrite + 'static,
     ) -> impl Future<Output = io::Result<()>> {
+        self.report_certificates();
+        let counters = &self.per_core.core.counters;
+        counters.accepted.add(1);
+        let open = OpenGuard::new(counters);
         // The connection is made outside of the future, which would otherwise keep room for `io` until its end.
         let conn = self.connect(peer, io);
         let acceptor = self.acceptor.clone();
@@ -115,6 +125,7 @@ impl<H: Handler + 'static> Service<H> {
         let opening = Opening { conn, acceptor, expects_proxy_header, limiter: None, accepted_at: None };
         let mut connection = Connection::new(self.per_core.clone(), opening);
         async move {
+            let _open = open;
             let served = poll_fn(|cx| connection.poll_http(cx)).await;
             poll_fn(|cx| connection.poll_close_if_dropped(cx)).await;
             self.per_core.trim_if_due();
@@ -189,6 +200,13 @@ impl<H: Handler + 'static> Service<H> {
         respond(&self.per_core, request, |stream| self.connect(peer, stream)).await
     }
 
+    /// Reports the certificates that were refused or expire, if it is time to look at them.
+    fn report_certificates(&self) {
+        let found = self.certificates.borrow_mut().as_mut().map(CertificateWatch::faults_now);
+        // The observers may use this service.
+        found.into_iter().flatten().for_each(|fault| self.per_core.core.report_certificate(fault));
+    }
+
     fn connect(&self, peer: PeerAddr, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {
         let id = self.connections.get() + 1;
         self.connections.set(id);
@@ -199,8 +217,13 @@ impl<H: Handler + 'static> Service<H> {
 
 impl<H: Handler + 'static> Clone for Service<H> {
     fn clone(&self) -> Service<H> {
-        let Service { per_core, connections, acceptor } = self;
-        Service { per_core: per_core.clone(), connections: connections.clone(), acceptor: acceptor.clone() }
+        let Service { per_core, connections, acceptor, certificates } = self;
+        Service {
+            per_core: per_core.clone(),
+            connections: connections.clone(),
+            acceptor: acceptor.clone(),
+            certificates: certificates.clone(),
+        }
     }
 }
 

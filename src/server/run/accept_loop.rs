@@ -250,14 +250,11 @@ fn watch_certificates(listeners: &[CoreListener], core: &Rc<CoreState>) {
             watches.push(watch);
         }
     }
-    let report = |core: &CoreState, fault| {
-        core.report_error(ErrorReport::from_connection(Peer::default(), ErrorCause::Certificate(fault)));
-    };
     for mut watch in watches {
         let core = core.clone();
         runtime::spawn(async move {
             loop {
-                watch.faults().await.into_iter().for_each(|fault| report(&core, fault));
+                watch.faults().await.into_iter().for_each(|fault| core.report_certificate(fault));
             }
         });
     }

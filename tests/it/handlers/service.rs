@@ -11,6 +11,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use corehttp::middleware::{self, wrap};
+use corehttp::server::{CoreCounters, CoreEvents};
 use corehttp::{BodyPlan, Context, Handler, Limits, PeerAddr, Request, Server, Service, Status};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufStream, DuplexStream};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
@@ -71,6 +72,35 @@ fn check_paused(pause: Duration, before: &str, after: &str, expected: &str, seco
         serving.await.unwrap().unwrap();
         let elapsed = start.elapsed().as_secs_f32().round() as u32;
         assert_eq!(elapsed, seconds, "{before:?}, then {after:?}");
+    });
+}
+
+/// As those that a server accepts.
+#[test]
+fn connections_are_counted_until_they_end() {
+    run(async {
+        let counters = Arc::new(Mutex::new(None::<CoreCounters>));
+        let kept = counters.clone();
+        let observe = move |core: &mut CoreEvents| *kept.lock().unwrap() = Some(core.counters());
+        let service = Server::new().observe(observe).service(|_: &mut Context| {});
+        let check = async |expected: [u64; 2]| {
+            sleep(SECOND / 10).await;
+            let counts = counters.lock().unwrap().as_ref().unwrap().counts();
+            assert_eq!([counts.open, counts.accepted], expected);
+        };
+        check([0, 0]).await;
+        let (mut near, served) = connect(&service);
+        near.write_all(GET.as_bytes()).await.unwrap();
+        check([1, 1]).await;
+        let (_near, cut) = connect(&service);
+        check([2, 2]).await;
+        drop(near);
+        served.await.unwrap().unwrap();
+        check([1, 2]).await;
+        cut.abort();
+        check([0, 2]).await;
+        service.respond(Request::get("/").unwrap()).await;
+        check([0, 2]).await;
     });
 }
 

@@ -294,3 +294,33 @@ fn each_of_many_certificates_that_expire_soon_is_a_line_rfc5280_4_1_2_5() {
     drop(served);
     assert_eq!(written.text().lines().count(), names.len());
 }
+
+/// It is made without a result, and has no core on which a task could look out for them.
+#[cfg(feature = "tls")]
+#[test]
+fn a_service_reports_its_certificates_at_its_connections_rfc5280_4_1_2_5() {
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let kept = reports.clone();
+    let tls = corehttp::tls::ServerTls::new(identity(-1));
+    let server = Server::new().tls(tls.clone());
+    let service = server.on_error(move |report| kept.lock().unwrap().push(report.to_string())).service(fails);
+    let check = |expected: &[&str]| {
+        // The second one shows nothing new.
+        for connections in [service.clone(), service.clone()] {
+            drop(connections.serve_connection(tokio::io::duplex(1).0));
+        }
+        let reports = std::mem::take(&mut *reports.lock().unwrap());
+        assert_eq!(reports.len(), expected.len(), "{reports:?}");
+        assert!(reports.iter().zip(expected).all(|(report, part)| report.contains(part)), "{reports:?}");
+    };
+    corehttp::block_on(async {
+        check(&["a.example expired on "]);
+        tls.replace_identities([identity(-2)]).unwrap_err();
+        check(&["new certificates were refused"]);
+        tls.replace_identities([identity(3)]).unwrap();
+        check(&["a.example expires in 3 days"]);
+        tls.replace_identities([identity(60)]).unwrap();
+        check(&[]);
+    })
+    .unwrap();
+}

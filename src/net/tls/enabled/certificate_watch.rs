@@ -39,13 +39,26 @@ impl CertificateWatch {
     /// The resolver, which is kept here, has the sender, so there is an end only to a wait that is dropped.
     pub(crate) async fn faults(&mut self) -> Vec<CertificateFault> {
         match timeout_at(self.looks_at, self.refused.changed()).await {
-            Ok(Err(_)) => return pending().await,
-            Ok(Ok(())) => {}
-            Err(_) => {
-                self.look();
-                return self.found.clone();
-            }
+            Ok(Err(_)) => pending().await,
+            Ok(Ok(())) => self.faults_of_replacement(),
+            Err(_) => self.faults_of_look(),
         }
+    }
+
+    /// Returns the faults of [`CertificateWatch::faults`], but none if it would wait.
+    pub(crate) fn faults_now(&mut self) -> Vec<CertificateFault> {
+        if self.refused.has_changed().unwrap_or(false) {
+            return self.faults_of_replacement();
+        }
+        if now() < self.looks_at { Vec::new() } else { self.faults_of_look() }
+    }
+
+    fn faults_of_look(&mut self) -> Vec<CertificateFault> {
+        self.look();
+        self.found.clone()
+    }
+
+    fn faults_of_replacement(&mut self) -> Vec<CertificateFault> {
         let refused = self.refused.borrow_and_update().clone();
         if let Some(reason) = refused {
             return vec![CertificateFault::Refused(reason.to_string())];
