@@ -121,12 +121,19 @@ fn defer_body(ctx: &mut Context, content: &Cell<Option<Content>>) {
 }
 
 /// Receives the body as bytes, which is how it would arrive over a connection. A stream is read to one byte beyond
-/// `body_max`.
+/// `body_max`, or beyond its length: one of another length ends as if its peer had closed within.
 async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> {
     if let Some(source) = body.take_source() {
-        let most = (body_max as u64).saturating_add(1);
+        let announced = body.known_len();
+        if announced.is_some_and(|len| len > body_max as u64) {
+            return Err(ExchangeError::body_too_large(body_max, announced));
+        }
+        let most = announced.unwrap_or(body_max as u64).saturating_add(1);
         let mut content = Vec::new();
         source.take(most).read_to_end(&mut content).await.map_err(|_| ExchangeError::Incomplete)?;
+        if announced.is_some_and(|len| len != content.len() as u64) {
+            return Err(ExchangeError::Incomplete);
+        }
         body.set_bytes(content);
     }
     if body.len() > body_max { Err(ExchangeError::body_too_large(body_max, None)) } else { Ok(()) }
@@ -165,18 +172,28 @@ impl AsyncRead for CaptureStream {
 }
 
 impl Content {
-    /// Reads once. Returns how much; 0 at the end of the source.
+    /// Reads once. Returns how much; 0 at the end of the source, and in place of the last bytes if more follow than announced.
     fn poll_read(&mut self, cx: &mut task::Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
         let most = self.left.and_then(|left| usize::try_from(left).ok()).unwrap_or(usize::MAX);
         let mut part = ReadBuf::new(buf.initialize_unfilled_to(most.min(buf.remaining())));
         ready!(self.source.as_mut().poll_read(cx, &mut part))?;
         let count = part.filled().len();
-        buf.advance(count);
         if let Some(left) = &mut self.left {
             *left -= count as u64;
+            if *left == 0 && has_more(&mut self.source, cx) {
+                return Poll::Ready(Ok(0));
+            }
         }
+        buf.advance(count);
         Poll::Ready(Ok(count))
     }
+}
+
+/// Whether more of a source has come.
+fn has_more(source: &mut BodySource, cx: &mut task::Context<'_>) -> bool {
+    let mut byte = [0];
+    let mut byte = ReadBuf::new(&mut byte);
+    source.as_mut().poll_read(cx, &mut byte).is_ready() && !byte.filled().is_empty()
 }
 
 impl AsyncWrite for CaptureStream {

@@ -471,22 +471,37 @@ fn content_that_was_not_read_is_refused() {
     check_read("/reader", "text/plain", "", (200, ""));
 }
 
-/// A stream that is shorter than its length is a body that is cut short.
+/// A stream of another length than announced is a body that is cut short, whatever the plan for it.
 #[test]
 fn without_a_connection_a_stream_may_be_cut_short() {
     run(async {
-        let service = Server::new().service(wrap(BodyPlan::Stream, read));
-        for (len, path, expected) in [
-            (Some(9), "/reader", 400),
-            (Some(9), "/buffered/text", 400),
-            (Some(5), "/reader", 200),
-            (None, "/reader", 200),
-            (None, "/buffered/text", 200),
-            (None, "/text", 500),
+        for (plan, len, path, expected) in [
+            (BodyPlan::Stream, Some(9), "/reader", 400),
+            (BodyPlan::Stream, Some(4), "/reader", 400),
+            (BodyPlan::Stream, Some(9), "/buffered/text", 400),
+            (BodyPlan::Stream, Some(4), "/buffered/text", 400),
+            (BodyPlan::Stream, Some(5), "/reader", 200),
+            (BodyPlan::Stream, Some(5), "/buffered/text", 200),
+            (BodyPlan::Stream, None, "/reader", 200),
+            (BodyPlan::Stream, None, "/buffered/text", 200),
+            (BodyPlan::Stream, None, "/text", 500),
+            (BodyPlan::Buffer, Some(9), "/text", 400),
+            (BodyPlan::Buffer, Some(4), "/text", 400),
+            (BodyPlan::Buffer, Some(5), "/text", 200),
+            (BodyPlan::Buffer, None, "/text", 200),
+            (BodyPlan::BufferUpTo(4), Some(5), "/text", 413),
+            (BodyPlan::BufferUpTo(4), None, "/text", 413),
         ] {
-            let mut request = Request::post(path).unwrap();
-            request.body.set_stream(&b"hello"[..], len);
-            assert_eq!(service.respond(request).await.status.as_u16(), expected, "{len:?} {path}");
+            let service = Server::new().service(wrap(plan, read));
+            for in_pieces in [false, true] {
+                let mut request = Request::post(path).unwrap();
+                match in_pieces {
+                    false => request.body.set_stream(&b"hello"[..], len),
+                    true => request.body.set_stream(b"hell".chain(&b"o"[..]), len),
+                }
+                let status = service.respond(request).await.status.as_u16();
+                assert_eq!(status, expected, "{plan:?} {len:?} {path} {in_pieces}");
+            }
         }
     });
 }
