@@ -35,10 +35,20 @@ use crate::memory::{Arena, Reset, clear_cold, lock};
 pub struct Body {
     /// The content, if it is not in `buffer`.
     pub(super) unbuffered: Option<Unbuffered>,
-    /// Whether the content is in `buffer`, which is empty otherwise.
-    is_buffered: bool,
+    buffered: Buffered,
     /// Copied or received content. The memory is kept for the next message.
     buffer: Arena,
+}
+
+/// How much of the content is in the buffer of the body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Buffered {
+    /// The content is elsewhere, and the buffer is empty.
+    #[default]
+    Nothing,
+    /// A part of it, and the rest is still to be received.
+    Part,
+    Whole,
 }
 
 /// Content that is not in the buffer of the body. Dropping it may run code of the application.
@@ -175,7 +185,7 @@ impl Body {
 
     /// Frees the buffer, with the content that is in it.
     pub(crate) fn free_buffer(&mut self) {
-        self.is_buffered = false;
+        self.buffered = Buffered::Nothing;
         self.buffer = Arena::default();
     }
 
@@ -187,13 +197,13 @@ impl Body {
     /// Removes the content.
     pub fn clear(&mut self) {
         clear_cold(&mut self.unbuffered);
-        self.is_buffered = false;
+        self.buffered = Buffered::Nothing;
         self.buffer.clear();
     }
 
     fn set_unbuffered(&mut self, content: Unbuffered) {
         self.clear();
-        debug_assert!(!self.is_buffered && self.buffer.is_empty(), "there is one content");
+        debug_assert!(self.buffered == Buffered::Nothing && self.buffer.is_empty(), "there is one content");
         self.unbuffered = Some(content);
     }
 
@@ -338,10 +348,13 @@ impl Body {
     /// The length of the content, if it is known before it is sent. A message without content has no length.
     #[inline]
     pub(crate) fn declared_length(&self) -> BodyLength {
-        debug_assert!(self.is_buffered || self.buffer.is_empty(), "content in the buffer is the content");
+        debug_assert!(
+            self.buffered != Buffered::Nothing || self.buffer.is_empty(),
+            "content in the buffer is the content"
+        );
         match &self.unbuffered {
-            None if self.is_buffered => BodyLength::Known(self.buffer.len() as u64),
-            None => BodyLength::NoContent,
+            None if self.buffered == Buffered::Nothing => BodyLength::NoContent,
+            None => BodyLength::Known(self.buffer.len() as u64),
             Some(Unbuffered::Shared(bytes)) => BodyLength::Known(bytes.len() as u64),
             Some(Unbuffered::Stream { len: Some(len), .. }) => BodyLength::Known(*len),
             Some(Unbuffered::Stream { len: None, .. }) => BodyLength::Unknown,
@@ -380,14 +393,28 @@ impl Body {
     #[inline]
     pub(crate) fn receive(&mut self) -> &mut Arena {
         clear_cold(&mut self.unbuffered);
-        self.is_buffered = true;
+        self.buffered = Buffered::Whole;
         &mut self.buffer
+    }
+
+    /// Makes the buffer the content as [`Body::receive`] does, to receive a part of it. Once the rest is here,
+    /// [`Body::receive`] is due.
+    #[inline]
+    pub(crate) fn receive_part(&mut self) -> &mut Arena {
+        clear_cold(&mut self.unbuffered);
+        self.buffered = Buffered::Part;
+        &mut self.buffer
+    }
+
+    /// Whether only a part of the content has been received.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.buffered == Buffered::Part
     }
 
     /// The buffer to append to, which holds the content so far.
     #[inline]
     fn append(&mut self) -> io::Result<&mut Arena> {
-        if !self.is_buffered {
+        if self.buffered == Buffered::Nothing {
             self.begin_buffer()?;
         }
         debug_assert!(self.unbuffered.is_none(), "there is one content");
@@ -400,7 +427,7 @@ impl Body {
         if self.is_stream() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the body is a stream already"));
         }
-        self.is_buffered = true;
+        self.buffered = Buffered::Whole;
         if let Some(Unbuffered::Shared(bytes)) = self.unbuffered.take() {
             self.buffer.extend(&bytes);
         }

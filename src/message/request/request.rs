@@ -474,13 +474,15 @@ impl Request {
         (!self.is_unread()).then(|| self.body.bytes())
     }
 
-    /// Whether there is content that is not in memory: a stream, or content that was declared but not received.
+    /// Whether there is content that is not in memory: a stream, or content that was declared but not received, or only in
+    /// part.
     pub(crate) fn is_unread(&self) -> bool {
         let is_coming = self.headers.content_length().is_some_and(|len| len > 0);
         // A chunked body may turn out to be empty. Once that is known, it counts as received.
         let is_chunked = self.headers.first(FieldName::TRANSFER_ENCODING).is_some();
         let is_missing = self.body.declared_length() == BodyLength::NoContent;
-        self.body.is_stream() || (is_coming && self.body.is_empty()) || (is_chunked && is_missing)
+        let is_declared = (is_coming && self.body.is_empty()) || (is_chunked && is_missing);
+        self.body.is_stream() || self.body.is_partial() || is_declared
     }
 
     /// Whether the request has a line that was received, or a target that was set.

@@ -149,7 +149,7 @@ fn append(body: &mut Body, piece: &[u8], most: usize) -> io::Result<()> {
     if piece.len() > most.saturating_sub(body.len()) {
         return Err(ExchangeError::body_too_large(most, None).into());
     }
-    body.receive().extend(piece);
+    body.receive_part().extend(piece);
     Ok(())
 }
 

@@ -159,9 +159,10 @@ impl Exchange {
         let Exchange { incoming, conn, .. } = self;
         let incoming = incoming.get_mut();
         if !incoming.is_end_stream() {
-            let content = request.body.receive();
+            let content = request.body.receive_part();
             let received = conn.poll(|conn, bounds| incoming.poll_body(cx, conn, bounds, body_max, content));
             ready!(conn.or_gone(cx, received, &incoming.memory))?;
+            request.body.receive();
             mem::swap(&mut request.trailers, &mut incoming.trailers);
         }
         Poll::Ready(Ok(()))

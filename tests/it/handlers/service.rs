@@ -506,6 +506,47 @@ fn without_a_connection_a_stream_may_be_cut_short() {
     });
 }
 
+/// A part of a body, left by a wait for all of it that was given up, passes for none.
+#[test]
+fn a_part_of_a_body_is_no_content() {
+    async fn read(ctx: &mut Context) -> corehttp::Result {
+        assert!(timeout(SECOND, ctx.buffer_body()).await.is_err(), "the rest comes later");
+        assert_eq!(ctx.request.body.bytes(), b"1234");
+        let Context { request, .. } = &*ctx;
+        let mut errors =
+            vec![request.text().unwrap_err().to_string(), request.text_decoded().unwrap_err().to_string()];
+        #[cfg(feature = "json")]
+        errors.push(request.json::<u64>().unwrap_err().to_string());
+        for error in errors {
+            assert_eq!(error, "the content was not read yet");
+        }
+        ctx.buffer_body().await?;
+        ctx.response.set_text(ctx.request.text()?);
+        Ok(())
+    }
+
+    let sized = ["content-length: 10\r\n\r\n1234", "567890"];
+    let chunked = ["transfer-encoding: chunked\r\n\r\n4\r\n1234\r\n", "6\r\n567890\r\n0\r\n\r\n"];
+    let in_chunk = ["transfer-encoding: chunked\r\n\r\na\r\n1234", "567890\r\n0\r\n\r\n"];
+    for [first, rest] in [sized, chunked, in_chunk] {
+        run(async {
+            let service = Server::new().service(wrap(BodyPlan::Stream, read));
+            let (mut near, _serving) = connect(&service);
+            let head =
+                "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close\r\n";
+            near.write_all(format!("{head}{first}").as_bytes()).await.unwrap();
+            sleep(2 * SECOND).await;
+            near.write_all(rest.as_bytes()).await.unwrap();
+            let mut received = String::new();
+            near.read_to_string(&mut received).await.unwrap();
+            assert!(
+                received.starts_with("HTTP/1.1 200 ") && received.ends_with("\r\n\r\n1234567890"),
+                "{received}"
+            );
+        });
+    }
+}
+
 /// A stream is no text: its reader would take it for an empty one.
 #[test]
 fn a_stream_is_refused_as_text() {
