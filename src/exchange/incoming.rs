@@ -394,6 +394,21 @@ impl Incoming {
         self.discarded() > 0
     }
 
+    /// Has all readers fail but the one that has claimed the body: it takes content ahead, which others would miss.
+    pub(crate) fn claim(&mut self) {
+        self.taken.is_claimed = true;
+    }
+
+    /// Gives up a claim. The body has been read to its end.
+    pub(crate) fn release_claim(&mut self) {
+        self.taken.is_claimed = false;
+    }
+
+    /// Whether a reader has claimed the body.
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.taken.is_claimed
+    }
+
     /// Discards the next piece, if it has arrived. Returns its length.
     pub(super) fn discard_arrived(&mut self, bounds: &Bounds) -> Result<usize, ExchangeError> {
         self.consume_piece();

@@ -134,6 +134,8 @@ pub(super) fn poll_content<L: Locality>(
 pub(super) struct TakenContent {
     /// Whether the reader has had any.
     pub(super) by_reader: bool,
+    /// Whether a reader has claimed the rest: it may hold content that others would miss.
+    pub(super) is_claimed: bool,
     /// How many bytes were drained or discarded.
     pub(super) discarded: usize,
 }

@@ -81,6 +81,8 @@ impl<R: AsyncRead + Unpin> JsonLines<R> {
     /// Reads from the body of a request, whose peer is to blame for a wrong line. In a handler, `?` turns a wrong line into
     /// 400, 413 or 422: see [`ContentError::status`](crate::error::ContentError::status). For other sources the status is 500.
     ///
+    /// Read all lines of a body with the same `JsonLines`: it reads ahead, and content that it has taken is lost when it is dropped.
+    ///
     /// # Examples
     ///
     /// ```

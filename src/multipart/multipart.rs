@@ -98,12 +98,14 @@ impl<R> fmt::Debug for Multipart<R> {
 
 impl Context {
     /// Reads the parts of the request's body, within [`MultipartLimits::default`]. The parts of a
-    /// [streamed](crate::BodyPlan::Stream) body are read as they arrive.
+    /// [streamed](crate::BodyPlan::Stream) body are read as they arrive. Until the last one, no other reader can go on with such a
+    /// body: what follows a part has been taken ahead.
     ///
     /// # Errors
     ///
     /// Fails if the body is not `multipart/form-data` (415) with a boundary (400), has a content coding (415), or
-    /// announces a length beyond the limit (413).
+    /// announces a length beyond the limit (413). Reading the parts fails with 500 if a part of the body was read before, and so
+    /// does each other read after such a failure, or after a failure of the parts.
     pub fn multipart(&mut self) -> Result<Multipart<BodyReader<'_>>, MultipartError> {
         self.multipart_up_to(MultipartLimits::default())
     }
@@ -118,11 +120,13 @@ impl Context {
         limits: MultipartLimits,
     ) -> Result<Multipart<BodyReader<'_>>, MultipartError> {
         let memory = PartMemory::new(self.memory_budget(), self.timeouts().body);
-        let body = self.body_reader();
+        // The window takes content ahead.
+        let body = self.body_reader().claimed();
         let headers = &body.request.headers;
         refuse_coded(headers)?;
         let mut multipart = Multipart::from_headers(body, headers, limits)?;
         multipart.parser.memory = memory;
+        multipart.parser.on_end = Some(BodyReader::release);
         Ok(multipart)
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct Parser<R> {
     /// The error that all further reads fail with.
     failed: Option<MultipartError>,
     pub(super) memory: PartMemory,
+    /// Called with the source once all parts have been read.
+    pub(super) on_end: Option<fn(&mut R)>,
 }
 
 /// The position in the body (RFC 2046 §5.1.1).
@@ -73,6 +75,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
             head: PartHead::default(),
             failed: None,
             memory: PartMemory::default(),
+            on_end: None,
         }
     }
 
@@ -100,6 +103,9 @@ impl<R: AsyncRead + Unpin> Parser<R> {
                     let skipped = ready!(self.poll_epilogue(cx));
                     self.record_failure(skipped)?;
                     self.state = State::Done;
+                    if let Some(on_end) = self.on_end {
+                        on_end(&mut self.source);
+                    }
                 }
                 State::Done => return Poll::Ready(Ok(false)),
                 State::Failed => return Poll::Ready(Err(self.failure())),

@@ -52,6 +52,9 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
 
     /// Reads from the body of a request. An event that is too long is the fault of the peer. In a handler, `?` makes it 413.
     /// For other sources it is 500.
+    ///
+    /// Read all events of a body with the same `EventReader`: it reads ahead, and content that it has taken is lost when it is
+    /// dropped.
     pub fn from_request(source: R) -> EventReader<R> {
         EventReader { event_max: REQUEST_EVENT_MAX, is_of_request: true, ..EventReader::new(source) }
     }

@@ -36,6 +36,8 @@ pub struct BodyReader<'a> {
     /// The memory of the decoder's window.
     window: MemoryShare,
     budget: Budget,
+    /// Whether other readers fail once this one has begun: what it has taken ahead is missing for them.
+    claims: bool,
 }
 
 impl<'a> BodyReader<'a> {
@@ -55,6 +57,7 @@ impl<'a> BodyReader<'a> {
             decoder: None,
             window: MemoryShare::default(),
             budget: Budget::default(),
+            claims: false,
         }
     }
 
@@ -72,7 +75,8 @@ impl<'a> BodyReader<'a> {
     ///
     /// Fails with an unknown coding, or with [too many](crate::coding::CodingError::TooMany) (answered with 415 if
     /// passed on with `?`). Later, reading fails with corrupt or truncated content (400), or beyond the limit (413). Do
-    /// not act on the content before the end of the body, because such an error may still follow.
+    /// not act on the content before the end of the body, because such an error may still follow. After such an error, or a
+    /// drop of the reader before the end, each other read of a body that is not in memory fails: a part of it was decoded.
     ///
     /// # Examples
     ///
@@ -93,6 +97,7 @@ impl<'a> BodyReader<'a> {
     pub fn decoded_up_to(mut self, limit: usize) -> io::Result<BodyReader<'a>> {
         let decoders = DecoderChain::from_headers(&self.request.headers, limit)?.unwrap_or_default();
         self.decoder = Some(Box::new(ContentDecoder::new(decoders, limit)));
+        self.claims = self.may_claim();
         Ok(self)
     }
 
@@ -100,6 +105,24 @@ impl<'a> BodyReader<'a> {
     pub(crate) fn skip_buffered(mut self) -> BodyReader<'a> {
         self.buffered = self.request.body.len();
         self
+    }
+
+    /// Claims a body that is not in memory for a parser, which takes more ahead than it yields. Once anything was read, all other
+    /// readers fail, until [`BodyReader::release`]. If another reader has begun before, each read fails.
+    #[allow(dead_code, reason = "unused without the feature `multipart`")]
+    pub(crate) fn claimed(mut self) -> BodyReader<'a> {
+        self.claims = self.may_claim();
+        if self.has_begun() {
+            self.incoming.note_discarded(1);
+        }
+        self
+    }
+
+    /// Gives up a claim, after the end of the body.
+    pub(crate) fn release(&mut self) {
+        if self.claims {
+            self.incoming.release_claim();
+        }
     }
 
     /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end.
@@ -138,12 +161,18 @@ impl<'a> BodyReader<'a> {
         self.request.body.is_empty() && self.incoming.has_read_any()
     }
 
+    /// Whether no other reader has claimed the content, which is not in memory, where it could be read again.
+    fn may_claim(&self) -> bool {
+        let is_kept = !self.request.body.is_empty() && !self.request.body.is_partial();
+        !is_kept && !self.incoming.is_claimed()
+    }
+
     /// Makes the next piece the current one, if it has already arrived and need not be decoded. Returns whether it did.
     fn next_arrived_piece(&mut self) -> bool {
         self.decoder.is_none()
             && self.filtered.is_none()
             && self.request.body.is_empty()
-            && !self.incoming.has_discarded()
+            && !self.is_lost()
             && self.incoming.next_arrived_piece()
     }
 
@@ -176,7 +205,9 @@ impl<'a> BodyReader<'a> {
             let received = ready!(self.poll_received(cx))?;
             if received == 0 {
                 let end = self.decoder.as_ref().map_or(Ok(()), |decoder| decoder.end());
-                return Poll::Ready(Ok(end.map(|()| 0)?));
+                end?;
+                self.release();
+                return Poll::Ready(Ok(0));
             }
             // Much input may also decode to nothing, which takes time, too.
             self.budget.spend(received);
@@ -225,7 +256,7 @@ impl<'a> BodyReader<'a> {
         filtered: &mut FilteredBody,
     ) -> Poll<io::Result<usize>> {
         loop {
-            if self.incoming.has_failed() {
+            if self.incoming.has_failed() || self.is_lost() {
                 return self.poll_arrived(cx).map_err(io::Error::from);
             }
             let count = filtered.next_piece()?;
@@ -251,13 +282,23 @@ impl<'a> BodyReader<'a> {
 
     /// Advances to the next piece as it was sent. Returns its length.
     fn poll_arrived(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
-        match (self.incoming.has_discarded(), self.conn.is_taken()) {
+        match (self.is_lost(), self.conn.is_taken()) {
             (true, _) => Poll::Ready(Err(ExchangeError::Discarded)),
             (false, true) => Poll::Ready(Ok(0)),
             (false, false) => {
-                self.conn.poll_shared(cx, |cx, conn, bounds| self.incoming.poll_piece(cx, conn, bounds))
+                let arrived =
+                    self.conn.poll_shared(cx, |cx, conn, bounds| self.incoming.poll_piece(cx, conn, bounds));
+                if self.claims && matches!(arrived, Poll::Ready(Ok(1..))) {
+                    self.incoming.claim();
+                }
+                arrived
             }
         }
+    }
+
+    /// Whether a part of the body is lost for this reader.
+    fn is_lost(&self) -> bool {
+        self.incoming.has_discarded() || (self.incoming.is_claimed() && !self.claims)
     }
 
     /// The current piece, in its content codings.

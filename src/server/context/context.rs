@@ -189,7 +189,8 @@ impl Context {
     ///
     /// As [`Context::buffer_body`], with `most` in place of [`Limits::body_max`](crate::Limits::body_max).
     pub async fn buffer_body_up_to(&mut self, most: usize) -> io::Result<()> {
-        if self.exchange.incoming.get_mut().has_discarded() {
+        let incoming = self.exchange.incoming.get_mut();
+        if incoming.has_discarded() || incoming.is_claimed() {
             return Err(ExchangeError::Discarded.into());
         }
         let buffered = self.receive_body(most).await;

@@ -166,3 +166,125 @@ fn layers_cannot_read_on() {
         &wired(wrap((waits(), layer(RequestDecompressionLayer::new())), never)),
     );
 }
+
+/// Readers that take content ahead of what they yield.
+#[cfg(feature = "multipart")]
+mod taken_ahead {
+    use std::io;
+
+    use corehttp::multipart::MultipartLimits;
+
+    use super::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum First {
+        DecodesTooMuch,
+        DecodesSome,
+        PartIsTooLarge,
+        ReadsOnePart,
+        ReadsAllParts,
+        ReadsOneByte,
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Second {
+        Buffers,
+        Pulls,
+        Decodes,
+        ReadsParts,
+    }
+
+    async fn first(ctx: &mut Context, first: First) -> Result {
+        let tight = MultipartLimits { part_max: 9, ..MultipartLimits::default() };
+        match first {
+            First::DecodesTooMuch => {
+                let mut body = ctx.body_reader().decoded_up_to(20)?;
+                assert!(body.read_to_end(&mut Vec::new()).await.is_err() && body.read_u8().await.is_err());
+            }
+            First::DecodesSome => _ = ctx.body_reader().decoded_up_to(usize::MAX)?.read_u8().await?,
+            First::PartIsTooLarge => {
+                let mut parts = ctx.multipart_up_to(tight)?;
+                assert!(parts.part().await?.is_some());
+                assert!(parts.part().await.is_err() && parts.part().await.is_err());
+            }
+            First::ReadsOnePart => assert!(ctx.multipart()?.part().await?.is_some()),
+            First::ReadsAllParts => {
+                let mut parts = ctx.multipart()?;
+                while parts.part().await?.is_some() {}
+            }
+            First::ReadsOneByte => _ = ctx.body_reader().read_u8().await?,
+        }
+        Ok(())
+    }
+
+    async fn second(ctx: &mut Context, second: Second) -> io::Result<()> {
+        match second {
+            Second::Buffers => ctx.buffer_body().await,
+            Second::Pulls => ctx.body_reader().chunk().await.map(drop),
+            Second::Decodes => ctx.body_reader().decoded_up_to(usize::MAX)?.read(&mut [0]).await.map(drop),
+            Second::ReadsParts => {
+                let mut parts = ctx.multipart()?;
+                while parts.part().await?.is_some() {}
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads the same body twice. The second reader never gets a rest that passes for the whole, unless the body is in memory.
+    #[test]
+    fn is_not_missing_for_the_next_reader() {
+        for len in [10, 15_000] {
+            let part = |name| {
+                format!("--b\r\ncontent-disposition: form-data; name={name}\r\n\r\n{}\r\n", "x".repeat(len))
+            };
+            let content = ["a", "b", "c", "d", "e"].map(part).concat() + "--b--\r\n";
+            let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: multipart/form-data; boundary=b\r\n";
+            let sized = format!("{head}content-length: {}\r\n\r\n{content}", content.len());
+            let chunked = format!(
+                "{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n{content}\r\n0\r\n\r\n",
+                content.len()
+            );
+            for wire in [&sized, &chunked] {
+                check(wire);
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check(wire: &str) {
+        use First as F;
+        use Second as S;
+
+        for one in [
+            F::DecodesTooMuch,
+            F::DecodesSome,
+            F::PartIsTooLarge,
+            F::ReadsOnePart,
+            F::ReadsAllParts,
+            F::ReadsOneByte,
+        ] {
+            for other in [S::Buffers, S::Pulls, S::Decodes, S::ReadsParts] {
+                for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
+                    let goes_on = match (plan, one, other) {
+                        (BodyPlan::Buffer, _, _) => true,
+                        (_, F::ReadsAllParts | F::ReadsOneByte, S::ReadsParts) => false,
+                        (_, F::ReadsAllParts | F::ReadsOneByte, _) => true,
+                        (_, _, _) => false,
+                    };
+                    let handler = async move |ctx: &mut Context| -> Result {
+                        first(ctx, one).await?;
+                        let read = second(ctx, other).await;
+                        assert_eq!(read.is_ok(), goes_on, "{read:?}");
+                        assert!(goes_on || second(ctx, other).await.is_err(), "it stays so");
+                        Ok(())
+                    };
+                    let received = Wired::new(wrap(plan, handler)).ask(&[wire.as_bytes()], Then::Ends);
+                    assert!(
+                        received.starts_with("HTTP/1.1 200 "),
+                        "{plan:?}, {one:?}, {other:?}: {received}"
+                    );
+                }
+            }
+        }
+    }
+}
