@@ -227,7 +227,7 @@ impl Context {
         }
         call.borrow_mut().set_memory_budget(self.memory_budget());
         let copied = self.extensions.get().cloned().unwrap_or_default();
-        let mut pump = Pump::new(&call, self.request.body.bytes(), copied);
+        let mut pump = Pump::new(&call, copied);
         // A request without content was sent with its head.
         let is_request_sent = call.borrow().is_sent() && self.body_reader().is_at_end();
         self.forward_interim(&call, &mut pump).await?;
@@ -261,7 +261,7 @@ impl Context {
             Ok(begun) => begun,
             Err(error) => return Err(self.restore_head(error, &call)),
         };
-        let mut body = body.skip_buffered();
+        let mut body = body.skip_to(pump.buffered);
         let mut relay = Relay::new(out, &limits);
         let received = join_first(pin!(relay.receive(&call)), pin!(pump.run_and_discard(&mut body))).await?;
         if received.is_err() || call.borrow().is_sent() || !pump.is_body_wanted() {
@@ -298,7 +298,7 @@ impl Context {
         while !call.borrow().has_response()
             && join_first(
                 next_interim(call),
-                pin!(pump.run_and_discard(&mut self.body_reader().skip_buffered())),
+                pin!(pump.run_and_discard(&mut self.body_reader().skip_to(pump.buffered))),
             )
             .await?
         {
@@ -399,13 +399,14 @@ struct Pump<'c> {
     piece: Vec<u8>,
     /// How many bytes of `piece` have been sent.
     sent: usize,
+    /// How many bytes of a body that was received before have come into `piece`.
+    buffered: usize,
     copied: CopiedNames,
 }
 
 impl Pump<'_> {
-    /// Creates a pump that begins with `buffered`, which is all of the body if it was received before.
-    fn new<'c>(call: &'c RefCell<CallExchange>, buffered: &[u8], copied: CopiedNames) -> Pump<'c> {
-        Pump { call, piece: buffered.to_vec(), sent: 0, copied }
+    fn new(call: &RefCell<CallExchange>, copied: CopiedNames) -> Pump<'_> {
+        Pump { call, piece: Vec::new(), sent: 0, buffered: 0, copied }
     }
 
     /// Runs as [`Pump::run`] does, and then discards the rest of the body.
@@ -442,6 +443,7 @@ impl Pump<'_> {
             self.piece.clear();
             self.piece.extend_from_slice(piece);
             self.sent = 0;
+            self.buffered = self.buffered.max(body.buffered_read());
         }
         Ok(())
     }

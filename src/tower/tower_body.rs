@@ -23,8 +23,8 @@ use crate::wire::WireError;
 /// The body of a request that a [`Tower`](super::Tower) passes to its service.
 ///
 /// Before the first poll, nothing of it is read and no `100 Continue` is sent. Then one piece after the other is read, as large
-/// as it arrived. So a fast peer waits for a slow service. No limit applies but those of the service, such as axum's
-/// `DefaultBodyLimit`. If the body is dropped before its end, the rest is discarded, within
+/// as it arrived, or up to 64 KiB of a body in memory. So a fast peer waits for a slow service. No limit applies but those of
+/// the service, such as axum's `DefaultBodyLimit`. If the body is dropped before its end, the rest is discarded, within
 /// [`Limits::drain_max`](crate::Limits::drain_max).
 ///
 /// The body may be sent to another task. It ends with an error once the response to its request has been sent.
@@ -86,8 +86,8 @@ impl fmt::Debug for TowerBody {
 /// longer than the handler runs; the body then ends with an error.
 pub(super) struct BodyPump {
     channel: Option<Arc<FrameChannel>>,
-    /// Whether a body that was buffered from the start has been sent, as one frame.
-    has_sent_buffered: Cell<bool>,
+    /// How many bytes of a body that was buffered from the start have been sent.
+    sent_buffered: Cell<usize>,
     failure: Cell<Option<BodyFailure>>,
 }
 
@@ -105,17 +105,19 @@ impl BodyPump {
     pub(super) fn new(ctx: &mut Context) -> (BodyPump, TowerBody) {
         let left = ctx.unread_len().filter(|_| ctx.request.trailers.is_empty());
         let channel = (left != Some(0)).then(Arc::<FrameChannel>::default);
-        let pump = BodyPump {
-            channel: channel.clone(),
-            has_sent_buffered: Cell::new(false),
-            failure: Cell::new(None),
-        };
+        let pump =
+            BodyPump { channel: channel.clone(), sent_buffered: Cell::new(0), failure: Cell::new(None) };
         (pump, TowerBody::new(channel, left))
     }
 
     /// Returns `body` without the part that the service already has.
     pub(super) fn reader<'a>(&self, body: BodyReader<'a>) -> BodyReader<'a> {
-        if self.has_sent_buffered.get() { body.skip_buffered() } else { body }
+        body.skip_to(self.sent_buffered.get())
+    }
+
+    /// Sends no more of what is buffered: another body has taken its place.
+    pub(super) fn skip_buffered(&self) {
+        self.sent_buffered.set(usize::MAX);
     }
 
     /// Whether the service still holds the body, and so may poll for more of it.
@@ -148,7 +150,7 @@ impl BodyPump {
             self.failure.set(Some(error.status().map_or(BodyFailure::Gone, BodyFailure::Answerable)));
         }
         channel.send(frame);
-        self.has_sent_buffered.set(true);
+        self.sent_buffered.set(self.sent_buffered.get().max(body.buffered_read()));
         Ok(())
     }
 

@@ -102,9 +102,19 @@ impl<'a> BodyReader<'a> {
     }
 
     /// Skips what was buffered of the body.
-    pub(crate) fn skip_buffered(mut self) -> BodyReader<'a> {
-        self.buffered = self.request.body.len();
+    pub(crate) fn skip_buffered(self) -> BodyReader<'a> {
+        self.skip_to(usize::MAX)
+    }
+
+    /// Skips the first `count` bytes of what was buffered of the body, or all of these.
+    pub(crate) fn skip_to(mut self, count: usize) -> BodyReader<'a> {
+        self.buffered = count.min(self.request.body.len());
         self
+    }
+
+    /// How many bytes of what was buffered have been read, with the current piece.
+    pub(crate) fn buffered_read(&self) -> usize {
+        self.buffered + self.buffered_piece_len
     }
 
     /// Claims a body that is not in memory for a parser, which takes more ahead than it yields. Once anything was read, all other
@@ -125,7 +135,8 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end.
+    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end. A body in memory comes in pieces of
+    /// up to 64 KiB.
     ///
     /// # Errors
     ///
@@ -236,7 +247,7 @@ impl<'a> BodyReader<'a> {
     fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
         self.buffered += self.buffered_piece_len;
         debug_assert!(self.buffered <= self.request.body.len(), "pieces of a buffered body lie within it");
-        let most = if self.decoder.is_some() { DECODED_PER_STEP } else { usize::MAX };
+        let most = if self.decoder.is_some() { DECODED_PER_STEP } else { BUFFERED_PIECE_MAX };
         self.buffered_piece_len = most.min(self.request.body.len() - self.buffered);
         if self.buffered_piece_len > 0 {
             return Poll::Ready(Ok(self.buffered_piece_len));
@@ -310,6 +321,9 @@ impl<'a> BodyReader<'a> {
         }
     }
 }
+
+/// The most that a piece of a buffered body has. Services and gateways copy each piece, in memory that is not counted.
+const BUFFERED_PIECE_MAX: usize = 64 << 10;
 
 /// A wait for the next piece. When a wait is given up, the time until the next one is not counted against the peer's
 /// rate.
