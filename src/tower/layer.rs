@@ -7,11 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
 
-use bytes::Bytes;
 use http::Uri;
 use http::request::Parts;
 use http_body::Body;
-use tokio::io::AsyncReadExt;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -19,10 +17,10 @@ use super::handler_service::{CallGuard, HandlerCall, HandlerService, RequestBody
 use super::head_gate::{HeadGate, replace_fields};
 use super::tower::{returned_status, send_response, service_error, to_service_request};
 use super::tower_body::{BodyPump, TowerBody};
-use crate::exchange::ExchangeError;
+use super::wrapped_body::replace_body;
 use crate::http_types::{HttpBody, downcast, take_http_response, to_http_response};
-use crate::message::{self, Headers, Method, Response, Status, Target};
-use crate::runtime::select;
+use crate::message::{Headers, Method, Response, Target};
+use crate::runtime::{boxed, select};
 use crate::server::{Context, Error, Handler, Middleware, Result, confined, take_panic};
 
 /// Makes [middleware](crate::middleware) of a layer of tower, such as those of tower-http: for a closure, `Files`, a
@@ -60,8 +58,9 @@ use crate::server::{Context, Error, Handler, Middleware, Result, confined, take_
 ///
 /// The plan for the body is the handler's. The layers also see the response to a request refused beneath them, by its head or
 /// because its body cannot be buffered. A layer may wrap the body, in order to decode or to limit it. The wrapped body is then
-/// received into memory before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). So a handler that
-/// streams uploads is better off with the limits and [decoders](crate::BodyReader::decoded_up_to) of this crate.
+/// received into memory before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max) and within
+/// [`Limits::memory_max`](crate::Limits::memory_max). So a handler that streams uploads is better off with the limits and
+/// [decoders](crate::BodyReader::decoded_up_to) of this crate.
 ///
 /// # Responses
 ///
@@ -187,17 +186,20 @@ where
         });
         // The fields that middleware around the layers has set.
         let fields = (!ctx.response.headers.is_empty()).then(|| ctx.response.headers.clone());
-        let calling = received_call(&call, &pump, ctx.limits().body_max.max(ctx.request.body.len()));
+        let calling = poll_fn(|cx| call.poll_request(cx).map(Called::Handler).map(Ok));
         let called = select(async { answering.as_mut().await.map(Called::Answered) }, calling);
         let called = pump.run_beside(&mut pump.reader(ctx.body_reader()), called).await?;
-        let (head, content) = match called {
+        let (head, body) = match called {
             Called::Answered(response) => return send_response(ctx, &pump, response).await,
-            Called::Handler(head, content) => (head, content),
+            Called::Handler(request) => request,
         };
-        if content.is_some() {
-            discard_rest(ctx).await?;
+        let is_replaced = matches!(body, RequestBody::Other(_));
+        if let RequestBody::Other(body) = body
+            && let Some(response) = boxed(|| replace_body(ctx, &pump, answering.as_mut(), body)).await?
+        {
+            return send_response(ctx, &pump, response).await;
         }
-        apply_request(ctx, head, content)?;
+        apply_head(ctx, head, is_replaced)?;
         let gate = HeadGate::put(ctx, &call);
         let outcome = run_handler(next, ctx, answering.as_mut(), &gate).await;
         let has_begun = ctx.has_responded() || !gate.is_open();
@@ -235,59 +237,12 @@ fn to_layers(ctx: &Context, call: &HandlerCall, body: TowerBody) -> Result<http:
 enum Called<B> {
     /// The layers have answered it without the handler.
     Answered(http::Response<B>),
-    /// The layers call the handler: with this head, and with this content if they have wrapped that of the context.
-    Handler(Parts, Option<Bytes>),
+    /// The layers call the handler.
+    Handler((Parts, RequestBody)),
 }
 
-/// Waits until the layers call the handler, and receives a body that they have wrapped, up to `most` bytes.
-async fn received_call<B>(call: &HandlerCall, pump: &BodyPump, most: usize) -> Result<Called<B>> {
-    let (head, body) = poll_fn(|cx| call.poll_request(cx)).await;
-    let content = match body {
-        RequestBody::Same => None,
-        RequestBody::Other(body) => Some(receive(body, pump, most).await?),
-    };
-    Ok(Called::Handler(head, content))
-}
-
-async fn receive(body: message::Body, pump: &BodyPump, most: usize) -> Result<Bytes> {
-    let content = match body.into_bytes() {
-        Ok(content) => content,
-        Err(stream) => {
-            let source = stream.take_source().expect("it was just set");
-            let mut content = Vec::new();
-            let received = source.take((most as u64).saturating_add(1)).read_to_end(&mut content).await;
-            received.map_err(|error| unreadable(pump.explain(service_error(error))))?;
-            content.into()
-        }
-    };
-    match content.len() > most {
-        true => Err(ExchangeError::body_too_large(most, None).into()),
-        false => Ok(content),
-    }
-}
-
-/// Discards the rest of a body that the layers have replaced, or a handler that streams would read it behind theirs.
-async fn discard_rest(ctx: &mut Context) -> Result {
-    let most = ctx.limits().drain_max;
-    let mut left = most;
-    let mut body = ctx.body_reader().skip_buffered();
-    while let Some(chunk) = body.chunk().await? {
-        let rest = left.checked_sub(chunk.len());
-        left = rest.ok_or_else(|| ExchangeError::body_too_large(most, None))?;
-    }
-    Ok(())
-}
-
-/// The error of a body that a layer cannot decode, for example: the peer has sent it.
-fn unreadable(error: Error) -> Error {
-    match error.status() {
-        Status::INTERNAL_SERVER_ERROR => Error::new(Status::BAD_REQUEST, error),
-        _ => error,
-    }
-}
-
-/// Applies the request of the layers to that of the context, where they differ.
-fn apply_request(ctx: &mut Context, head: Parts, content: Option<Bytes>) -> Result {
+/// Applies the head of the layers' request to that of the context, where they differ.
+fn apply_head(ctx: &mut Context, head: Parts, is_replaced: bool) -> Result {
     let request = &mut ctx.request;
     // A router that has planned for the request matches it anew, if its target or its method is another one.
     if !is_same_target(&head.uri, request.target()) {
@@ -298,8 +253,7 @@ fn apply_request(ctx: &mut Context, head: Parts, content: Option<Bytes>) -> Resu
         request.set_method(Method::try_from(&head.method)?);
     }
     replace_fields(&mut request.headers, &head.headers)?;
-    if let Some(content) = content {
-        request.body.set_shared_bytes(content);
+    if is_replaced {
         request.announce_length();
     }
     // The address of the peer is one of them.

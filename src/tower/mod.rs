@@ -21,6 +21,7 @@ mod handler_service;
 mod head_gate;
 mod layer;
 mod layer_transform;
+mod wrapped_body;
 
 pub use handler_service::{HandlerFuture, HandlerService};
 pub use layer::layer;

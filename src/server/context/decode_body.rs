@@ -53,12 +53,11 @@ impl Context {
         let Some(decoders) = decoders else { return Ok(()) };
         self.free_spare();
         let mut memory = MemoryShare::default();
-        let Context { request, exchange, .. } = self;
-        request.body = decode(decoders, limit, request.body.bytes(), &exchange.conn, &mut memory).await?;
-        exchange.incoming.get_mut().memory = memory;
+        let coded = self.request.body.bytes();
+        let decoded = decode(decoders, limit, coded, &self.exchange.conn, &mut memory).await?;
         self.request.headers.remove_each(&CODED_CONTENT_FIELDS);
         self.request.trailers.remove_each(&CODED_CONTENT_FIELDS);
-        self.request.announce_length();
+        self.replace_body(decoded, memory);
         Ok(())
     }
 }

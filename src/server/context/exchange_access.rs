@@ -3,7 +3,8 @@
 use super::Context;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
-use crate::runtime::MemoryBudget;
+use crate::message::Body;
+use crate::runtime::{MemoryBudget, MemoryShare};
 use crate::server::core_state::CoreState;
 use crate::server::report::{ExchangeReport, ForwardReport};
 
@@ -11,6 +12,13 @@ impl Context {
     /// The memory that the peers of the server share.
     pub(crate) fn memory_budget(&self) -> MemoryBudget {
         self.exchange.conn.bounds(|bounds| bounds.memory.clone())
+    }
+
+    /// Makes `body` the content of the request, in place of one that was received. It has this `memory`.
+    pub(crate) fn replace_body(&mut self, body: Body, memory: MemoryShare) {
+        self.request.body = body;
+        self.exchange.incoming.get_mut().memory = memory;
+        self.request.announce_length();
     }
 
     /// Reserves memory for content of the response that takes so many bytes, beside the content of the request. If both do not
@@ -54,7 +62,7 @@ impl Context {
     }
 
     /// Frees the room of buffers that no content fills, with its share of the memory: a large message before may have left it.
-    pub(super) fn free_spare(&mut self) {
+    pub(crate) fn free_spare(&mut self) {
         if self.exchange.incoming.get_mut().memory.len() > 0 {
             self.request.body.free_spare();
             self.response.body.free_spare();

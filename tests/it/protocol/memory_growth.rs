@@ -190,6 +190,41 @@ fn decoded_content_of_few_peers_fits() {
     }
 }
 
+/// Layers decode as much as there is memory for, and what they have decoded is held while the handler runs.
+#[cfg(all(feature = "compress", feature = "tower"))]
+#[test]
+fn content_that_layers_decode_is_counted() {
+    use corehttp::Timeouts;
+    use corehttp::middleware::wrap;
+    use corehttp::tower::layer;
+    use tower_http::decompression::RequestDecompressionLayer;
+
+    let decodes = || wrap(layer(RequestDecompressionLayer::new()), |_: &mut Context| {});
+    for (memory_max, peers, refused_max) in [(8 * LEN, 1, 0), (24 * LEN, 5, 0), (8 * LEN, 10, 10)] {
+        check_growth(memory_max, decodes(), in_gzip(2 * LEN), [peers, refused_max]);
+    }
+
+    let waits =
+        wrap(layer(RequestDecompressionLayer::new()), async |_: &mut Context| sleep(20 * SECOND).await);
+    let limits = Limits { memory_max: 8 * LEN, body_max: 4 * LEN, ..Limits::default() };
+    let timeouts = Timeouts { body: 5 * SECOND, ..Timeouts::default() };
+    let service = Rc::new(Server::new().limits(limits).timeouts(timeouts).service(BoxHandler::new(waits)));
+    let wire: Rc<[u8]> = in_gzip(2 * LEN).into();
+    paused(LocalSet::new().run_until(async {
+        let uploads = Vec::from_iter((0..10).map(|_| {
+            let (service, wire) = (service.clone(), wire.clone());
+            spawn_local(async move { upload(&service, &wire).await })
+        }));
+        let mut statuses = Vec::new();
+        for upload in uploads {
+            statuses.push(upload.await.unwrap());
+        }
+        let served = statuses.iter().filter(|status| **status == 200).count();
+        let refused = statuses.iter().filter(|status| **status == 503).count();
+        assert!((1..=4).contains(&served) && served + refused == 10, "{statuses:?}");
+    }));
+}
+
 /// The context of a request may still have the large buffer of another one.
 #[cfg(feature = "compress")]
 #[test]
