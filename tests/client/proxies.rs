@@ -516,7 +516,10 @@ async fn the_response_of_a_proxy_that_refuses_is_within_reach_rfc9110_9_3_6() {
 #[tokio::test(start_paused = true)]
 async fn the_body_of_a_refusal_prolongs_no_connecting_rfc9110_9_3_6() {
     let milliseconds = Duration::from_millis;
-    for (after, connect, expected) in [(0, 300, 300), (200, 300, 300), (200, 5_000, 1_200)] {
+    // In milliseconds: when the refusal comes, the limits of connecting and of the request, and when it is told.
+    for (after, connect, whole, expected) in
+        [(0, 300, 9_000, 300), (200, 300, 9_000, 300), (200, 5_000, 9_000, 1_200), (200, 5_000, 500, 500)]
+    {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.request().await?;
             tokio::time::sleep(milliseconds(after)).await;
@@ -526,7 +529,9 @@ async fn the_body_of_a_refusal_prolongs_no_connecting_rfc9110_9_3_6() {
         let timeouts = ClientTimeouts { connect: milliseconds(connect), ..ClientTimeouts::default() };
         let proxied = stage.builder().proxies(Proxies::all(Proxy::new("proxy").unwrap()));
         let start = tokio::time::Instant::now();
-        let error = proxied.timeouts(timeouts).build().get("https://a.example/").await.unwrap_err();
+        let client = proxied.timeouts(timeouts).build();
+        let asked = client.get("https://a.example/").timeout(milliseconds(whole));
+        let error = asked.await.unwrap_err();
         let took = start.elapsed().as_millis();
         assert!((expected..expected + 20).contains(&took), "{took} ms of {connect} ms");
         let refusal = error.proxy_response().unwrap();

@@ -11,7 +11,7 @@ use super::pool::{CheckoutMiss, LONG_DIAL, Pool, PoolPermit, ReturnWait};
 use super::pooled_conn::PooledConn;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::ExchangeEnd;
-use crate::client::route::TlsHandshake;
+use crate::client::route::{TlsHandshake, TunnelLimits};
 use crate::client::settings::RequestTimeouts;
 use crate::descriptors;
 use crate::memory::lock;
@@ -430,7 +430,11 @@ async fn connect(
                 ClientError::from_dial(error, &name, &origin.host_and_port())
             })?
         }
-        Some(proxy) => proxy.open(connector, &settings.tls, origin, times, timeouts.bounds(settings)).await?,
+        Some(proxy) => {
+            let limits =
+                TunnelLimits { times, deadline: timeouts.deadline, bounds: timeouts.bounds(settings) };
+            proxy.open(connector, &settings.tls, origin, limits).await?
+        }
     };
     let mut timings = Timings { resolve: taken.resolve, connect: taken.connect, ..Timings::default() };
     if let Some(handshake) = handshake {

@@ -11,5 +11,6 @@ mod socks_handshake;
 pub(crate) use origin::Origin;
 pub(crate) use origin::TlsHandshake;
 pub use proxies::Proxies;
+pub(in crate::client) use proxy::TunnelLimits;
 pub use proxy::{Proxy, ProxyError};
 pub use socks_handshake::{SocksError, SocksReply};

@@ -385,12 +385,11 @@ impl Proxy {
         dial: &HostConnector,
         tls: &TlsConnector,
         origin: &Origin,
-        limits: DialTimes,
-        bounds: &Bounds,
+        limits: TunnelLimits<'_>,
     ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
         match self.protocol() {
             Protocol::Socks5(socks) => {
-                socks.open(dial, self.address(), &self.as_subject(), origin, limits).await
+                socks.open(dial, self.address(), &self.as_subject(), origin, limits.times).await
             }
             Protocol::Http { scheme, .. } => {
                 let (host, port) = self.address();
@@ -398,10 +397,10 @@ impl Proxy {
                 let named = |error: ClientError| error.with_subject(&*subject);
                 let handshake =
                     TlsHandshake::for_scheme(*scheme, host, ClientPhase::Connect).map_err(named)?;
-                let dialed = dial.connect(host, port, limits).await;
+                let dialed = dial.connect(host, port, limits.times).await;
                 let dialed = dialed.map_err(|error| ClientError::from_dial(error, &subject, &subject));
                 let (mut transport, mut times) = dialed?;
-                let left = |times: &DialTimes| limits.connect.saturating_sub(times.connect);
+                let left = |times: &DialTimes| limits.times.connect.saturating_sub(times.connect);
                 if let Some(handshake) = handshake {
                     let took;
                     (transport, took) = handshake.run(tls, transport, left(&times)).await.map_err(named)?;
@@ -410,7 +409,7 @@ impl Proxy {
                 // A proxy that reads the requests finds the origin in the target of each.
                 if !self.forwards(origin.scheme) {
                     let tunnel_start = runtime::now();
-                    let opened = open_tunnel(transport, self, origin, left(&times), bounds).await;
+                    let opened = open_tunnel(transport, self, origin, left(&times), &limits).await;
                     transport = opened.map_err(|error| match error.cause() {
                         // The proxy has refused this client's certificate: no other handshake has begun.
                         ClientCause::Tls(_) => named(error),
@@ -424,6 +423,15 @@ impl Proxy {
     }
 }
 
+/// The limits within which a proxy opens a connection.
+#[derive(Clone, Copy)]
+pub(in crate::client) struct TunnelLimits<'a> {
+    pub(in crate::client) times: DialTimes,
+    /// The deadline of the request. A refusal is told by then, whatever is left of the other limits.
+    pub(in crate::client) deadline: Option<Instant>,
+    pub(in crate::client) bounds: &'a Bounds,
+}
+
 /// Sends a CONNECT for `origin` to `proxy`, at the other end of `transport`, and waits for its response within `limit`.
 ///
 /// # Errors
@@ -435,9 +443,10 @@ async fn open_tunnel(
     proxy: &Proxy,
     origin: &Origin,
     limit: Duration,
-    bounds: &Bounds,
+    limits: &TunnelLimits<'_>,
 ) -> Result<Transport<BoxedStream>, ClientError> {
-    let end = later(runtime::now(), limit);
+    let connect_end = later(runtime::now(), limit);
+    let TunnelLimits { deadline, bounds, .. } = *limits;
     let mut conn = Conn::<Sendable>::new(transport, TokioTimer::new());
     // The timeouts of an exchange do not apply while its tunnel is being opened.
     let timeouts = Timeouts { head: Duration::MAX, write: Duration::MAX, ..bounds.timeouts };
@@ -479,6 +488,7 @@ async fn open_tunnel(
         (true, true) => Ok(conn.into_parts().0),
         (true, false) => Err(failed(ClientCause::Proxy("the proxy sent more than its response".into()))),
         (false, _) => {
+            let end = deadline.map_or(connect_end, |deadline| deadline.min(connect_end));
             receive_refusal_body(&mut conn, &mut incoming, &mut response, bounds, end).await;
             Err(failed(ClientCause::Proxy(ProxyRefusal(response).into())))
         }
