@@ -1,27 +1,38 @@
 //! [`SqliteSessions`]: sessions in a file, for the processes of one machine.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use corehttp::Result;
 use corehttp::session::{SessionId, SessionStore, StoredSession};
+use corehttp::{Error, Result};
 use rusqlite::{Connection, OptionalExtension, params};
-use tokio::task::spawn_blocking;
+use tokio::sync::{mpsc, oneshot};
 
-/// A process's connection to an SQLite database, for all cores. Sessions outlive a restart of the process, and one process may
-/// take the place of another while both have the file open.
+/// A thread with a process's connection to an SQLite database, for all cores. Sessions outlive a restart of the process, and
+/// one process may take the place of another while both have the file open.
+///
+/// Statements wait for the disk, and for other processes that write, so no core runs them. Each one on a blocking thread
+/// of the runtime would hold that thread while it waits, until there is none for files and the names of hosts.
 #[derive(Clone)]
-pub struct SqliteSessions(Arc<Mutex<Connection>>);
+pub struct SqliteSessions(mpsc::Sender<Statement>);
+
+type Statement = Box<dyn FnOnce(&Connection) + Send>;
 
 impl SqliteSessions {
-    /// Opens the database, and makes its table.
+    /// Opens the database, and makes its table. Its thread ends with the last clone.
     pub fn open(path: &str) -> rusqlite::Result<SqliteSessions> {
         let connection = Connection::open(path)?;
         // Another process may be writing.
         connection.busy_timeout(Duration::from_secs(1))?;
         connection.execute_batch(SCHEMA)?;
-        Ok(SqliteSessions(Arc::new(Mutex::new(connection))))
+        let (statements, mut received) = mpsc::channel::<Statement>(STATEMENTS_MAX);
+        thread::spawn(move || {
+            while let Some(statement) = received.blocking_recv() {
+                statement(&connection);
+            }
+        });
+        Ok(SqliteSessions(statements))
     }
 
     /// Deletes the sessions that have expired, which [`SessionStore`] does not ask for. One process calls it now and then.
@@ -30,18 +41,20 @@ impl SqliteSessions {
         self.run(move |db| db.execute("DELETE FROM sessions WHERE expires_at < ?", [now])).await
     }
 
-    /// Runs a statement on a thread that may wait for the disk, as no core should. A service that asks its database for more
-    /// than a session has a thread for that alone, as the example `api` does.
     async fn run<T: Send + 'static>(
         &self,
         statement: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let connection = self.0.clone();
-        // A statement that has panicked leaves the connection as it was.
-        let run = move || statement(&connection.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(spawn_blocking(run).await??)
+        let (answer, answered) = oneshot::channel();
+        // A handler that has run out of time waits for no answer.
+        let statement: Statement = Box::new(move |connection| drop(answer.send(statement(connection))));
+        self.0.send(statement).await.map_err(|_| Error::other("the thread of the database has ended"))?;
+        Ok(answered.await??)
     }
 }
+
+/// How many statements may wait. Handlers wait for room in the queue.
+const STATEMENTS_MAX: usize = 1024;
 
 /// In the mode WAL, readers do not wait for a writer; with it, `NORMAL` loses the latest sessions at most, and only if the
 /// machine fails.
