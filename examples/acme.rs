@@ -28,7 +28,6 @@ fn main() -> corehttp::Result {
     let certificate = Acme::new(arg(2).unwrap_or(LETS_ENCRYPT_STAGING), [host])?
         .client(Client::builder().tls(ClientTls::new().roots(roots)).build())
         .folder("acme")
-        .on_report(|report| eprintln!("{report}"))
         .start()?;
     let running = Server::bind(arg(1).unwrap_or("[::]:443"))
         .tls(certificate.tls())

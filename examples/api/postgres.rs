@@ -49,11 +49,8 @@ impl Postgres {
 impl Connection {
     async fn open(config: &Config) -> Result<Connection, tokio_postgres::Error> {
         let (client, connection) = config.connect(NoTls).await?;
-        spawn_local(async move {
-            if let Err(error) = connection.await {
-                eprintln!("the connection to the database was lost: {error}");
-            }
-        });
+        // A loss fails the queries that wait, and their requests, whose errors are logged.
+        spawn_local(async move { drop(connection.await) });
         client.batch_execute(SCHEMA).await?;
         Ok(Connection {
             add_user: client.prepare("INSERT INTO users VALUES ($1, $2) ON CONFLICT DO NOTHING").await?,

@@ -65,11 +65,8 @@ const CONNECTIONS_MAX: usize = 16;
 impl Connection {
     async fn open(url: &str) -> Result<Connection> {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-        spawn_local(async move {
-            if let Err(error) = connection.await {
-                eprintln!("a connection to the database was lost: {error}");
-            }
-        });
+        // A loss fails the queries that wait.
+        spawn_local(async move { drop(connection.await) });
         let statements = try_join_all(Query::ALL.map(|query| client.prepare(query))).await?;
         Ok(Connection { client, statements, in_flight: Rc::new(()) })
     }

@@ -8,7 +8,6 @@
 //!     let certificate = Acme::new(LETS_ENCRYPT, ["example.org", "www.example.org"])?
 //!         .contact("mailto:ops@example.org")
 //!         .folder("/var/lib/service/acme") // the account and the certificate, for the next start
-//!         .on_report(|report| eprintln!("acme: {report}"))
 //!         .start()?;
 //!     Server::bind("[::]:443")
 //!         .tls(certificate.tls())

@@ -31,16 +31,21 @@ use crate::server::{Context, Handler, Result, SharedGuard, timeouts, wrap};
 /// # Examples
 ///
 /// ```
+/// use std::sync::mpsc;
 /// use std::time::Duration;
 /// use corehttp::{Context, Request, routes, Server, Status};
 /// use corehttp::health::Health;
 ///
 /// # async fn ping() -> std::io::Result<()> { Ok(()) }
+/// // A thread of the application takes the lines: no core waits for the log.
+/// let (lines, taken) = mpsc::sync_channel(100);
 /// let health = Health::new()
 ///     .check("database", async || ping().await)
-///     .on_change(|name, error| match error {
-///         Some(error) => eprintln!("{name} fails: {error}"),
-///         None => eprintln!("{name} works again"),
+///     .on_change(move |name, error| {
+///         let _ = lines.try_send(match error {
+///             Some(error) => format!("{name} fails: {error}"),
+///             None => format!("{name} works again"),
+///         });
 ///     });
 /// let router = routes! {
 ///     GET "/livez" => health.live(),
@@ -49,6 +54,7 @@ use crate::server::{Context, Handler, Result, SharedGuard, timeouts, wrap};
 /// };
 /// // Load balancers find out about a stop, and have 5 s to send requests elsewhere.
 /// let server = Server::bind("[::]:8080").stop_delay(Duration::from_secs(5));
+/// # drop(taken);
 /// # let service = server.service(router);
 /// # corehttp::block_on(async {
 /// # let response = service.respond(Request::get("/readyz")?).await;
