@@ -33,6 +33,12 @@ impl fmt::Display for AcmeError {
         match self {
             AcmeError::Directory(_) => f.write_str("the directory of the authority is not an https URL"),
             AcmeError::Names(name) if name.is_empty() => f.write_str("there is no name for the certificate"),
+            AcmeError::Names(name) if name.starts_with("*.") => {
+                write!(
+                    f,
+                    "the wildcard `{name}` needs the challenge DNS-01, which this crate does not have: write out each name"
+                )
+            }
             AcmeError::Names(name) => write!(f, "`{name}` is not the name of a host"),
             AcmeError::Io(path, _) => write!(f, "cannot use {}", path.display()),
             AcmeError::Authority(_) => f.write_str("the authority has issued no certificate"),

@@ -105,6 +105,9 @@ mod tests {
         ] {
             assert_eq!(Settings::new(LETS_ENCRYPT, names).is_ok(), is_usable, "{names:?}");
         }
+        let Err(wildcard) = Settings::new(LETS_ENCRYPT, ["*.a.example"]) else { panic!("it needs DNS") };
+        let text = "the wildcard `*.a.example` needs the challenge DNS-01, which this crate does not have: write out each name";
+        assert_eq!(wildcard.to_string(), text);
         for directory in ["", "acme", "/directory", "http://example.org/directory"] {
             assert!(
                 matches!(Settings::new(directory, ["example.org"]), Err(AcmeError::Directory(_))),

@@ -128,7 +128,7 @@ impl RequestBase {
     pub(super) fn set_url(&mut self, url: &str) -> Result<(), MessageError> {
         let target = Request::get(url)?.target().clone();
         if target.origin().is_none() {
-            return Err(MessageError::from_url(TargetError::Form, url));
+            return Err(MessageError::from_url(TargetError::Scheme, url));
         }
         self.url = Some(target);
         Ok(())

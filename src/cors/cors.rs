@@ -130,6 +130,9 @@ impl Cors {
     /// Fails if `origin` is not a scheme, a host and an optional port. `null` fails as well, the origin of sandboxed pages and
     /// of files. Anybody can make such a page. [`allow_origin_if`](Cors::allow_origin_if) can allow it.
     pub fn allow_origin(mut self, origin: &str) -> Result<Cors, MessageError> {
+        if origin == "*" {
+            return Err(MessageError::Value("`*` is not an origin: `allow_any_origin()` allows all".into()));
+        }
         self.rules_mut().allowed.add(origin)?;
         Ok(self)
     }

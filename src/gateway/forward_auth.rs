@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::forwarded_fields::merge_heads;
 use super::relay::gateway_error;
 use crate::client::Balancer;
-use crate::message::{FieldName, Headers, MessageError, Request, Response, Status, TargetError, TargetForm};
+use crate::message::{FieldName, Headers, MessageError, Request, Response, Status};
 use crate::server::middleware::{Middleware, defer_body, handle_deferred};
 use crate::server::{BodyPlan, Context, Error, Handler, Result};
 
@@ -77,9 +77,7 @@ impl ForwardAuth {
     ///
     /// Fails if `path` is not a path.
     pub fn new(servers: Balancer, path: &str) -> Result<ForwardAuth, MessageError> {
-        if Request::get(path)?.target().form() != TargetForm::Origin {
-            return Err(MessageError::from_url(TargetError::Path, path));
-        }
+        Request::from_path(path)?;
         Ok(ForwardAuth { inner: Arc::new(Settings { servers, path: path.into(), copied: Vec::new() }) })
     }
 

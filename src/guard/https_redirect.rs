@@ -1,6 +1,7 @@
 //! [`HttpsRedirect`]: sends clients that came without TLS to `https` (RFC 9110 §15.4.9).
 
-use crate::message::{Authority, HostMap, MessageError, Scheme, Status, Target, TargetError, split_port};
+use crate::error_text::{Excerpt, without_secrets};
+use crate::message::{Authority, HostMap, MessageError, Scheme, Status, Target, split_port};
 use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
 /// Answers requests without TLS with 308 and the same URL with `https`, before a body is received.
@@ -152,7 +153,9 @@ impl AllowedHosts {
         let (name, is_itself) = host.strip_prefix("*.").map_or((host, true), |above| (above, false));
         let is_host = Authority::names_host(name.as_bytes()) && split_port(name).1.is_none();
         if !is_host || name.contains('*') {
-            return Err(MessageError::from_url(TargetError::Authority, host));
+            let quoted = Excerpt(&without_secrets(host));
+            let expected = "a host without scheme and port, such as example.com, *.example.com or [::1]";
+            return Err(MessageError::Value(format!("{quoted} is not {expected}").into()));
         }
         let hosts = if is_itself { &mut self.exact } else { &mut self.domains };
         hosts.add(name, ());
@@ -229,6 +232,12 @@ mod tests {
             "*.[::1]:1",
         ] {
             assert!(AllowedHosts::default().add(host).is_err(), "{host}");
+        }
+        for host in ["https://example.com", "example.com:443", "*", "::1"] {
+            let expected =
+                "is not a host without scheme and port, such as example.com, *.example.com or [::1]";
+            let refused = HttpsRedirect::new().allowed_hosts([host]).unwrap_err();
+            assert_eq!(format!("{refused:#}"), format!("`{host}` {expected}"));
         }
     }
 }

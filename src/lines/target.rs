@@ -33,7 +33,10 @@ enum Sink {
 
 impl LineTarget {
     pub(crate) fn from_path(path: &Path) -> io::Result<LineTarget> {
-        Ok(LineTarget::new(Sink::File(path.to_owned(), open(path)?)))
+        let file = open(path).map_err(|cause| {
+            io::Error::new(cause.kind(), format!("cannot open {}: {cause}", path.display()))
+        })?;
+        Ok(LineTarget::new(Sink::File(path.to_owned(), file)))
     }
 
     pub(crate) fn from_writer(writer: impl Write + Send + 'static) -> LineTarget {

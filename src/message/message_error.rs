@@ -64,8 +64,9 @@ pub enum MessageError {
     EventType,
     /// The request has content, which its method must not have: a TRACE (RFC 9110 §9.3.8).
     Content,
-    /// A value cannot be made content, a query or a field, for this reason: see
-    /// [`RequestBuilder`](crate::RequestBuilder) and [`Request::add_via`](crate::Request::add_via).
+    /// A value cannot be made content, a query or a field, or does not fit a setting, for this reason: see
+    /// [`RequestBuilder`](crate::RequestBuilder), [`Request::add_via`](crate::Request::add_via) and
+    /// [`HttpsRedirect::allowed_hosts`](crate::middleware::HttpsRedirect::allowed_hosts).
     Value(Box<str>),
 }
 
@@ -102,10 +103,16 @@ impl MessageError {
 
     /// Whether the URL begins with neither `http://` nor `https://`. Its error is then the whole cause.
     fn lacks_scheme(&self) -> bool {
-        let MessageError::Target(TargetError::Form | TargetError::Scheme, Some(url)) = self else {
-            return false;
-        };
-        !url.contains("://") && !url.starts_with("`/")
+        match self {
+            MessageError::Target(TargetError::Form, Some(url)) => {
+                !url.contains("://") && !url.starts_with("`/")
+            }
+            // A path may contain another URL.
+            MessageError::Target(TargetError::Scheme, Some(url)) => {
+                !url.contains("://") || url.starts_with("`/")
+            }
+            _ => false,
+        }
     }
 
     /// The error for the cookie `name`.
@@ -210,7 +217,7 @@ pub enum TargetError {
     Idna,
     /// The URL has a user and a password that cannot be sent (RFC 7617 §2) or have no place there, as in an origin.
     Userinfo,
-    /// A base is neither an `http` or `https` URL nor a path
+    /// A base is neither an `http` or `https` URL nor a path, or has a query
     /// ([`Request::forwarded_to`](crate::Request::forwarded_to)).
     Base,
     /// A path is expected in place of a whole URL
@@ -238,7 +245,7 @@ impl fmt::Display for TargetError {
             TargetError::Authority => "the host or the port is missing or malformed",
             TargetError::Idna => "the host is not ASCII, and the crate was built without its feature `idna`",
             TargetError::Userinfo => "the user and the password cannot be sent, or have no place here",
-            TargetError::Base => "the base begins with none of `http://`, `https://` and `/`",
+            TargetError::Base => "the base begins with none of `http://`, `https://` and `/`, or has a query",
             TargetError::Path => "a path that begins with `/` is expected",
             TargetError::Outside => "the path could lead out of its base",
             TargetError::Prefix => "the path is not below the prefix",

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use corehttp::client::{ClientLimits, Proxies, Proxy, Redirects};
+use corehttp::client::{ClientLimits, HealthCheck, Proxies, Proxy, Redirects};
 use corehttp::net::Resolver;
 use corehttp::{Client, ClientBuilder, ClientError, Method, Request, Response};
 use tokio::io::DuplexStream;
@@ -66,8 +66,20 @@ async fn of_a_request_that_cannot_be_sent() {
         let without = format!("the url `{url}` does not begin with http:// or https://");
         check(client.get(url).await, &format!("preparing the request failed: {without}"));
     }
+    for invalid_url in [
+        client.host("/b/http://c?secret").err(),
+        client.pipeline("/b/http://c?secret").err(),
+        client.balance(["/b/http://c?secret"]).err(),
+        Client::builder().base_url("/b/http://c?secret").err(),
+    ] {
+        let without = "the url `/b/http://c` does not begin with http:// or https://";
+        assert_eq!(format!("{:#}", invalid_url.unwrap()), without);
+    }
+    for invalid_path in ["health", "http://a/health", ""].map(|path| HealthCheck::get(path).unwrap_err()) {
+        let text = format!("{invalid_path:#}");
+        assert!(text.ends_with("` is invalid: a path that begins with `/` is expected"), "{text}");
+    }
     let form = "the url `/b` is invalid: the target has no form that fits the request";
-    assert_eq!(format!("{:#}", client.host("/b?secret").unwrap_err()), form);
     let page = Request::get("http://a/b?secret").unwrap();
     assert_eq!(format!("{:#}", page.target().join("ftp://joe:secret@a/b?secret").unwrap_err()), invalid);
     assert_eq!(format!("{:#}", Request::get("/b?secret").unwrap().target().join("c").unwrap_err()), form);

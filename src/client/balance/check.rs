@@ -8,7 +8,7 @@ use crate::client::error::{ClientError, ClientPhase};
 use crate::client::host::Host;
 use crate::client::retry::random_share;
 use crate::descriptors;
-use crate::message::{MessageError, Request, Response, Status, TargetError, TargetForm};
+use crate::message::{MessageError, Request, Response, Status};
 
 /// How a [`Balancer`](super::Balancer) checks its hosts.
 ///
@@ -49,11 +49,7 @@ impl HealthCheck {
     ///
     /// Fails if `path` is not a path.
     pub fn get(path: &str) -> Result<HealthCheck, MessageError> {
-        let request = Request::get(path)?;
-        if request.target().form() != TargetForm::Origin {
-            return Err(MessageError::from_url(TargetError::Path, path));
-        }
-        Ok(HealthCheck::new(Some(request)))
+        Ok(HealthCheck::new(Some(Request::from_path(path)?)))
     }
 
     /// Checks by opening a connection, with TLS for an `https` host, and closing it again. For hosts that have no path for

@@ -135,7 +135,7 @@ pub(crate) fn key_of_url(url: &str) -> Result<Box<str>, MessageError> {
     }
     match key(request.target()) {
         Ok(key) => Ok(key.into()),
-        Err(_) => Err(MessageError::from_url(TargetError::Form, url)),
+        Err(_) => Err(MessageError::from_url(TargetError::Scheme, url)),
     }
 }
 

@@ -36,7 +36,7 @@ impl Request {
     ///
     /// Fails if:
     ///
-    /// - `base` is not a URL or path ([`TargetError::Base`]), or has a query.
+    /// - `base` is not a URL or path, or has a query ([`TargetError::Base`]).
     /// - The request is a CONNECT.
     /// - The request is for `*` with `/` as `base`, the name of no server.
     ///
@@ -149,7 +149,9 @@ impl Request {
     fn target_below(&self, base: &str, resource: [&str; 2]) -> Result<Target, TargetError> {
         // The base is parsed alone, or the path could become the host of a base without one.
         let base = TargetBase::parse(base).map_err(|error| match error {
-            TargetError::Form | TargetError::Scheme if !base.contains("://") => TargetError::Base,
+            TargetError::Form | TargetError::Scheme if !base.contains("://") || base.contains(['?', '#']) => {
+                TargetError::Base
+            }
             error => error,
         })?;
         if base.has_path() && has_dot_dot(&percent::decode_octets(self.target().path())) {
@@ -532,7 +534,7 @@ mod tests {
             assert!(Request::get("/a").unwrap().forwarded_to(base).is_err(), "{base}");
         }
         for base in ["http://b", "http://b/", "http://b/v1", "http://b:80", "/", "/v1"] {
-            for base in ["127.0.0.1:9000", "localhost:9000", "backend", ""] {
+            for base in ["127.0.0.1:9000", "localhost:9000", "backend", "", "http://b?x", "/v1#x"] {
                 let refused = received(Method::Get, "/a").forwarded_to(base);
                 assert_eq!(refused.err(), Some(TargetError::Base), "{base}");
             }

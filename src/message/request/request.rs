@@ -11,7 +11,8 @@ use crate::memory::Reset;
 use crate::message::content::{ContentFault, FORM_TYPE, decode_text, essence};
 use crate::message::{
     Body, BodyLength, ContentError, CookieFault, Cookies, FieldName, Form, FormBuf, Headers, HeadersDraft,
-    MessageError, Method, Target, TargetError, ValueError, Version, cookie, is_token, split_port, uri,
+    MessageError, Method, Target, TargetError, TargetForm, ValueError, Version, cookie, is_token, split_port,
+    uri,
 };
 
 /// A request, either received or to be sent. The same type serves in both directions.
@@ -87,6 +88,19 @@ impl Request {
     /// As [`Request::new`].
     pub fn get(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Get, url)
+    }
+
+    /// Creates a GET request for a path.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`TargetError::Path`] for a URL, and for a path without `/` at its front.
+    pub(crate) fn from_path(path: &str) -> Result<Request, MessageError> {
+        match Request::get(path) {
+            Ok(request) if request.target().form() == TargetForm::Origin => Ok(request),
+            Err(error) if path.starts_with('/') => Err(error),
+            Ok(_) | Err(_) => Err(MessageError::from_url(TargetError::Path, path)),
+        }
     }
 
     /// Creates a HEAD request (RFC 9110 §9.3.2).

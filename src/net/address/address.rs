@@ -196,7 +196,12 @@ pub(crate) fn check_host(text: &str) -> io::Result<()> {
         Some((_, address)) => {
             format!("an address has no scheme: write `{}`", address.trim_end_matches('/'))
         }
-        None if text.starts_with('/') => format!("a path is written `unix:{text}`"),
+        None if ["/", "./", "../"].iter().any(|front| text.starts_with(front)) => {
+            format!("a path is written `unix:{text}`")
+        }
+        None if text.starts_with("~/") => {
+            "a path is written `unix:./app.sock` or `unix:/run/app.sock`, and no `~` is expanded".to_owned()
+        }
         None => return Ok(()),
     };
     Err(io::Error::new(io::ErrorKind::InvalidInput, advice))

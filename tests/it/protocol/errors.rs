@@ -542,6 +542,9 @@ fn of_addresses() {
     for (address, why) in [
         ("192.0.2.1:80", "Cannot assign requested address (os error 99)"),
         ("localhost", "the port is missing"),
+        ("./app.sock", "a path is written `unix:./app.sock`"),
+        ("../app.sock", "a path is written `unix:../app.sock`"),
+        ("~/app.sock", "a path is written `unix:./app.sock` or `unix:/run/app.sock`, and no `~` is expanded"),
         ("unix:/nowhere/socket", "No such file or directory (os error 2)"),
     ] {
         if cfg!(target_os = "linux") {
@@ -550,6 +553,25 @@ fn of_addresses() {
         }
     }
     check_text(&Server::new().start(app).unwrap_err(), "no address to listen on");
+}
+
+#[test]
+fn of_logs() {
+    let error = corehttp::server::ErrorLog::open("/nowhere/error.log").unwrap_err();
+    if cfg!(target_os = "linux") {
+        check_text(&error, "cannot open /nowhere/error.log: No such file or directory (os error 2)");
+    }
+}
+
+#[test]
+fn of_origins_and_paths() {
+    use corehttp::middleware::{Cors, ForwardAuth};
+
+    let any = "`*` is not an origin: `allow_any_origin()` allows all";
+    check_text(&Cors::new().allow_origin("*").unwrap_err(), any);
+    let servers = corehttp::Client::new().balance(["http://a"]).unwrap().build();
+    let path = "the url `auth` is invalid: a path that begins with `/` is expected";
+    assert_eq!(format!("{:#}", ForwardAuth::new(servers, "auth").unwrap_err()), path);
 }
 
 #[cfg(feature = "fs")]
