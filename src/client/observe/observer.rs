@@ -66,6 +66,12 @@ use crate::runtime::Hooks;
 ///
 /// [`ClientBuilder::observe`]: crate::ClientBuilder::observe
 #[doc(alias("hook", "listener", "httptrace", "ClientTrace", "on_response"))]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an observer of a client",
+    note = "an observer is a type with `impl ClientObserver`, or a closure `|host: &mut HostEvents| ..` that is `Send` and \
+            `Sync`; write out the parameter's type",
+    note = "a call that may fail is followed by `?`"
+)]
 pub trait ClientObserver: Send + Sync + 'static {
     /// Attaches functions to the events of a host. Called for each runtime in which the host is used, and again after a long
     /// pause.

@@ -90,7 +90,8 @@ use crate::server::error::Result;
     note = "a function or closure answers by `ctx.response`, as in `ctx.response.set_text(\"hello\")`, and returns `()` or \
             `corehttp::Result`; `?` makes a `corehttp::Error` of other errors, whose status `Server::error_status` chooses",
     note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`, and one \
-            with a single type for all by `BoxHandler::new`"
+            with a single type for all by `BoxHandler::new`",
+    note = "a call that may fail is followed by `?`, as in `Files::new(\"public\")?`"
 )]
 pub trait Handler: ErasedHandler {
     /// Decides about the request's body by the head alone, before the body is read. Default: it is buffered.
@@ -234,6 +235,7 @@ impl<H: Handler> Handler for Rc<H> {
             `corehttp::Result`; `?` makes a `corehttp::Error` of other errors, whose status `Server::error_status` chooses",
     note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`, and one \
             with a single type for all by `BoxHandler::new`",
+    note = "a call that may fail is followed by `?`, as in `Files::new(\"public\")?`",
     note = "an app of axum becomes a handler by `Tower::new`"
 )]
 pub trait IntoHandler<Kind> {

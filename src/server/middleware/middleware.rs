@@ -50,7 +50,8 @@ use crate::server::{BodyPlan, Context, Handler, Result};
     note = "middleware is a type with `impl Middleware`, a `BodyPlan`, or an `async` function or closure of \
             `ctx: &mut Context` and `next: Next<'_>` that returns `corehttp::Result`; write out the types of its parameters",
     note = "a function that only checks requests, with the parameter `ctx` alone, becomes middleware by `guard(..)`",
-    note = "a list of middleware is a tuple, and `layer(..)` makes middleware of a layer of tower"
+    note = "a list of middleware is a tuple, and `layer(..)` makes middleware of a layer of tower",
+    note = "a call that may fail is followed by `?`, as in `Cors::new().allow_origin(origin)?`"
 )]
 pub trait Middleware: 'static {
     /// Decides about the request's body by the head, before the body is read. `next` is what this middleware surrounds.

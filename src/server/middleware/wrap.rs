@@ -52,7 +52,8 @@ where
     note = "middleware is a type with `impl Middleware`, a `BodyPlan`, or an `async` function or closure of \
             `ctx: &mut Context` and `next: Next<'_>` that returns `corehttp::Result`; write out the types of its parameters",
     note = "a function that only checks requests, with the parameter `ctx` alone, becomes middleware by `guard(..)`",
-    note = "a list of middleware is a tuple of up to 12, and `layer(..)` makes middleware of a layer of tower"
+    note = "a list of middleware is a tuple of up to 12, and `layer(..)` makes middleware of a layer of tower",
+    note = "a call that may fail is followed by `?`, as in `Cors::new().allow_origin(origin)?`"
 )]
 pub trait Wrap<H, Kind> {
     /// The handler with the middleware around it.

@@ -66,6 +66,12 @@ use crate::server::opening::OpenedConnection;
 /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
 /// ```
 #[doc(alias("hook", "listener", "on_response", "TraceLayer"))]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an observer",
+    note = "an observer is a type with `impl Observer`, such as `ErrorLog`, or a closure `|core: &mut CoreEvents| ..` that is \
+            `Send` and `Sync`; write out the parameter's type",
+    note = "a call that may fail is followed by `?`, as in `AccessLog::open(path, format)?`"
+)]
 pub trait Observer: Send + Sync + 'static {
     /// Attaches functions to the events of a core. Called once for each core, on its thread, before the core accepts
     /// connections.
