@@ -12,8 +12,8 @@ use super::resource::{Description, Representation, Resource};
 use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot};
 use crate::descriptors::with_descriptors;
 use crate::message::{
-    Body, BodyChain, CACHE_FIELDS, ChainLink, FieldName, Headers, Method, PreconditionResult, RangeSelection,
-    Request, Response, Status, Validators, evaluate_preconditions, may_send_range, multipart,
+    Body, BodyChain, ChainLink, FieldName, Headers, Method, PreconditionResult, RangeSelection, Request,
+    Response, Status, Validators, evaluate_preconditions, may_send_range, multipart, remove_freshness,
 };
 use crate::net::FileReader;
 use crate::runtime::{random_token, spawn_blocking};
@@ -101,8 +101,9 @@ pub(super) async fn respond_from_source(ctx: &mut Context, resource: &Resource) 
         Ok(body) => ctx.response.body = body,
         Err(error) => {
             // The error response gets other content, but keeps these fields, which are those of the file.
-            let fields = ["accept-ranges", "cache-control", "last-modified"].map(FieldName::new);
-            ctx.response.headers.remove_each(&fields);
+            let headers = &mut ctx.response.headers;
+            headers.remove_each(&["accept-ranges", "last-modified"].map(FieldName::new));
+            remove_freshness(headers);
             return Err(open_error(ctx.request.path(), error));
         }
     }
@@ -241,8 +242,7 @@ fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> R
     response.remove_content();
     response.status = status;
     describe(response, &chosen.fields_without_content)?;
-    // These are meant for the file: a cache would store the refusal for as long (RFC 9111 §3).
-    response.headers.remove_each(&CACHE_FIELDS);
+    remove_freshness(&mut response.headers);
     Ok(())
 }
 

@@ -49,8 +49,8 @@ pub use cookie::RawSetCookie;
 pub(crate) use cookie::{Cookies, SetCookie};
 pub use fields::{BasicAuth, FieldValue, HeadersIter, Parameters, ParametersError};
 pub(crate) use fields::{
-    CACHE_FIELDS, CONTENT_FIELDS, FRAMING_FIELDS, FieldName, Headers, HeadersDraft, NameSet, Repeated,
-    SINGLE_FIELDS, basic_credentials, describes_client, is_field_value, is_tchar, is_token, members,
+    CONTENT_FIELDS, FRAMING_FIELDS, FieldName, Headers, HeadersDraft, NameSet, Repeated, SINGLE_FIELDS,
+    basic_credentials, describes_client, is_field_value, is_tchar, is_token, members, remove_freshness,
     token_len, trim,
 };
 pub(crate) use message_error::{CookieFault, MessageError, TargetError};

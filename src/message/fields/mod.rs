@@ -3,6 +3,7 @@
 mod headers;
 
 mod draft;
+mod freshness;
 mod list;
 mod name;
 mod parameters;
@@ -16,10 +17,10 @@ pub use credentials::BasicAuth;
 pub(crate) use credentials::basic_credentials;
 pub(crate) use credentials::is_token68;
 pub(crate) use draft::HeadersDraft;
+pub(crate) use freshness::remove_freshness;
 pub use headers::{Headers, HeadersIter};
 pub(crate) use name::{
-    CACHE_FIELDS, CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameSet, SINGLE_FIELDS, is_tchar, is_token,
-    token_len,
+    CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameSet, SINGLE_FIELDS, is_tchar, is_token, token_len,
 };
 pub use parameters::{Parameters, ParametersError};
 pub use value::FieldValue;

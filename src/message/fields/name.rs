@@ -225,15 +225,6 @@ pub(crate) const CONTENT_FIELDS: [FieldName<'static>; 13] = [
     FieldName::TRAILER,
 ];
 
-/// The fields by which content is stored for a time (RFC 9111 §5, RFC 9213; Edge Architecture Specification §2; nginx).
-pub(crate) const CACHE_FIELDS: [FieldName<'static>; 5] = [
-    FieldName::new("cache-control"),
-    FieldName::new("cdn-cache-control"),
-    FieldName::new("expires"),
-    FieldName::new("surrogate-control"),
-    FieldName::new("x-accel-expires"),
-];
-
 /// Fields that frame the body. A peer that lists them in `connection` must not have them removed: the body would be
 /// lost with them, or read as the next message (RFC 9112 §11.2).
 pub(crate) const FRAMING_FIELDS: [FieldName<'static>; 2] =

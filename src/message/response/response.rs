@@ -16,8 +16,8 @@ use crate::message::request::{
 };
 use crate::message::text::{InvalidReference, attachment, encode_reference};
 use crate::message::{
-    Body, CACHE_FIELDS, CONTENT_FIELDS, ContentError, FieldName, Headers, MessageError, Method, Problem,
-    Request, SetCookie, Status, TargetError, Version,
+    Body, CONTENT_FIELDS, ContentError, FieldName, Headers, MessageError, Method, Problem, Request,
+    SetCookie, Status, TargetError, Version, remove_freshness,
 };
 
 /// A response, either to be sent or received. The same type serves in both directions.
@@ -331,8 +331,8 @@ impl Response {
     /// of RFC 9110 §13.2.2. Returns whether all of them hold. If so, answer the request as if it had none.
     ///
     /// Otherwise this response becomes the whole response. If the peer has stored it already, it is a 304. If the
-    /// resource is not in the required state, it is a 412. Neither has content. A 412 also loses `cache-control` and
-    /// `expires`, which were meant for the content.
+    /// resource is not in the required state, it is a 412. Neither has content. A 412 also loses the time for which
+    /// caches may store the content, in `cache-control`, `expires` and their like. `no-store` stays.
     ///
     /// A weak etag never matches `if-match` (§13.1.1). `Compress` makes the etags of what it compresses weak.
     ///
@@ -393,8 +393,7 @@ impl Response {
                 self.status = Status::PRECONDITION_FAILED;
                 self.body.clear();
                 self.headers.remove_each(&CONTENT_FIELDS);
-                // A cache would answer others with the refusal for as long as with the content (RFC 9111 §3).
-                self.headers.remove_each(&CACHE_FIELDS);
+                remove_freshness(&mut self.headers);
                 self.trailers.reset();
             }
         }
@@ -464,8 +463,7 @@ impl Response {
                 self.remove_content();
                 self.status = Status::RANGE_NOT_SATISFIABLE;
                 self.headers.put(content_range, format!("bytes */{len}").as_bytes());
-                // These are meant for the content: a cache would store the refusal for as long (RFC 9111 §3).
-                self.headers.remove_each(&CACHE_FIELDS);
+                remove_freshness(&mut self.headers);
                 None
             }
         }

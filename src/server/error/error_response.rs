@@ -2,7 +2,6 @@
 //! RFC 9457).
 
 use std::io::Write;
-use std::iter::zip;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 use super::error::ErrorStatuses;
 use super::error_report::ErrorReport;
 use crate::memory::Reset;
-use crate::message::{CACHE_FIELDS, FRAMING_FIELDS, FieldName, Headers, Problem, Response, Status};
+use crate::message::{FRAMING_FIELDS, FieldName, Problem, Response, Status, remove_freshness};
 
 /// How failures are answered, as far as the application has chosen.
 #[derive(Clone, Default)]
@@ -71,33 +70,6 @@ fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>
         None => set_problem_text(response, &report.problem()),
     }
 }
-
-/// Removes the time for which the content might have been stored: a cache would store the failure for as long (RFC 9111
-/// §3). Other directives stay, such as `no-store`.
-fn remove_freshness(headers: &mut Headers) {
-    if headers.is_empty() {
-        return;
-    }
-    let is_kept = |member: &&[u8]| {
-        let name = member.split(|octet| *octet == b'=').next().unwrap_or_default();
-        !FRESHNESS.iter().any(|directive| name.eq_ignore_ascii_case(directive.as_bytes()))
-    };
-    let lists = ["cache-control", "cdn-cache-control", "surrogate-control"];
-    let kept = lists.map(|name| headers.members(name).filter(is_kept).collect::<Vec<_>>().join(&b", "[..]));
-    let is_never_stored = headers.get("x-accel-expires") == Some("0");
-    headers.remove_each(&CACHE_FIELDS);
-    if is_never_stored {
-        headers.put(FieldName::new("x-accel-expires"), b"0");
-    }
-    for (name, list) in zip(lists, kept).filter(|(_, list)| !list.is_empty()) {
-        headers.put(FieldName::new(name), &list);
-    }
-}
-
-/// The directives of `cache-control` by which a response is stored longer than its status allows (RFC 9111 §5.2.2, RFC
-/// 5861, RFC 8246).
-const FRESHNESS: [&str; 6] =
-    ["public", "max-age", "s-maxage", "immutable", "stale-while-revalidate", "stale-if-error"];
 
 /// Makes problem details (RFC 9457) the content of an error response, in JSON for programs and as a page for browsers.
 /// A function for [`Server::error_response`](crate::Server::error_response).

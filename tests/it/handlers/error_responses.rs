@@ -621,9 +621,10 @@ fn no_cache_is_told_to_keep_a_failure_rfc9111_3() {
         headers.set("cache-control", "Public, max-age=31536000, immutable")?;
         headers.set("expires", "Thu, 01 Jan 2032 00:00:00 GMT")?;
         // By a CDN (RFC 9213), and by others in front.
-        for name in ["cdn-cache-control", "surrogate-control", "x-accel-expires"] {
+        for name in ["cdn-cache-control", "edge-control", "surrogate-control", "x-accel-expires"] {
             headers.set(name, "max-age=600")?;
         }
+        headers.set("Cloudflare-CDN-Cache-Control", "max-age=600")?;
         match ctx.request.path() {
             "/fails" => return Err(Error::other("secret")),
             "/none" => return Err(Status::NOT_FOUND.into()),
@@ -636,6 +637,11 @@ fn no_cache_is_told_to_keep_a_failure_rfc9111_3() {
                 headers.append("cdn-cache-control", "no-store")?;
                 headers.set("x-accel-expires", "0")?;
                 return Err(Error::other("secret"));
+            }
+            "/stale" => {
+                headers.set("cache-control", "max-age=0")?;
+                headers.set("expires", "0")?;
+                return Err(Status::NOT_FOUND.into());
             }
             "/moved" => return Err(Status::PERMANENT_REDIRECT.into()),
             _ => {}
@@ -650,13 +656,17 @@ fn no_cache_is_told_to_keep_a_failure_rfc9111_3() {
         ("/panics", 500, ""),
         ("/hangs", 503, ""),
         ("/private", 500, "cache-control: no-cache=\"set-cookie, x\", no-store\r\n"),
+        // Without these, a cache could keep it by a guess (RFC 9111 §4.2.2).
+        ("/stale", 404, "cache-control: max-age=0\r\n"),
         ("/moved", 308, "expires: "),
         ("/fine", 200, "expires: "),
     ] {
         let answer = served.ask(get(path));
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
         assert!(answer.contains(kept), "{path}: {answer}");
-        let is_stored = answer.contains("max-age=") || answer.contains("\r\nexpires:");
+        let is_stored = answer.replace("max-age=0\r", "").contains("max-age=")
+            || answer.replace("\r\nexpires: 0\r", "\r").contains("\r\nexpires:");
+        assert_eq!(answer.contains("\r\nexpires: 0\r"), path == "/stale", "{answer}");
         assert_eq!(is_stored, status < 400, "{path}: {answer}");
         let is_kept_out =
             answer.contains("cdn-cache-control: no-store\r\n") && answer.contains("x-accel-expires: 0");
