@@ -49,9 +49,12 @@ pub(crate) fn request_front(input: &[u8], limits: &Limits, request: &mut Request
     let _ = take_head(&[lines, b"\r\n"].concat(), &limits, request);
 }
 
-/// Whether `input`, which is no request, begins with a header of the PROXY protocol, of either version.
+/// Whether `input`, which is no request, begins with a header of the PROXY protocol, of either version. A method
+/// may be named `PROXY` as well, but no target is such a word.
 pub(crate) fn is_proxy_header(input: &[u8]) -> bool {
-    input.starts_with(b"PROXY ") || input.starts_with(b"\r\n\r\n\0\r\nQUIT\n")
+    const BEGINNINGS: [&[u8]; 4] =
+        [b"PROXY TCP4 ", b"PROXY TCP6 ", b"PROXY UNKNOWN", b"\r\n\r\n\0\r\nQUIT\n"];
+    BEGINNINGS.iter().any(|beginning| input.starts_with(beginning))
 }
 
 /// Whether `input` begins with this method, perhaps after empty lines, and a space.

@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use corehttp::{Context, Limits};
+use corehttp::{Context, Limits, Server};
 
 use crate::oracle;
 use crate::support::Served;
@@ -624,4 +624,25 @@ fn bytes_of_other_protocols_are_refused_rfc9112_2_2() {
     refused("{\"jsonrpc\": \"2.0\"}\r\n\r\n", 400);
     refused("<policy-file-request/>\0", 400);
     refused("PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n", 400);
+}
+
+/// A method of this name has the statuses of any other, and only a header of the PROXY protocol is reported as one.
+#[test]
+fn a_method_is_no_proxy_header_for_its_name_rfc9110_9_1() {
+    let set = |server: Server| {
+        server.error_response(|report, response| response.set_text(report.cause.to_string()))
+    };
+    for (wire, expected, is_header) in [
+        (format!("PROXY /{} HTTP/1.1\r\nHost: a\r\n\r\n", "p".repeat(17_000)), 414, false),
+        (format!("PROXY / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X:\r\n".repeat(128)), 431, false),
+        ("PROXY / HTTP/2.0\r\nHost: a\r\n\r\n".into(), 505, false),
+        ("PROXY / HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n".into(), 400, false),
+        ("PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n".into(), 400, true),
+        ("PROXY TCP6 ::1 ::2 1 2\r\n".into(), 400, true),
+        ("PROXY UNKNOWN\r\n".into(), 400, true),
+    ] {
+        refused(&wire, expected);
+        let received = Wired::with(set, tell).ask(&[wire.as_bytes()], Then::Ends);
+        assert_eq!(received.contains("PROXY header"), is_header, "{wire:.40}: {received}");
+    }
 }
