@@ -4,7 +4,7 @@ use std::io;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, MAX_TAG_LEN, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::hmac::{self, HMAC_SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -78,7 +78,10 @@ impl KeyPair {
 }
 
 /// How many bytes a signature has: 32 in base64url.
-const SIGNATURE_LEN: usize = 43;
+pub(super) const SIGNATURE_LEN: usize = 43;
+
+/// How many bytes an encrypted value has at least: a nonce and a tag in base64url.
+pub(super) const ENCRYPTED_LEN_MIN: usize = ((NONCE_LEN + MAX_TAG_LEN) * 4).div_ceil(3);
 
 /// Fills `bytes` with random ones.
 ///

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::key_pair::KeyPair;
+use super::key_pair::{ENCRYPTED_LEN_MIN, KeyPair, SIGNATURE_LEN};
 use crate::message::{Cookies, SetCookie};
 
 /// A view of the signed cookies of a request. Made by [`Key::signed`](super::Key::signed).
@@ -22,9 +22,9 @@ impl<'a> SignedCookies<'a> {
     /// Returns the value of the first cookie with this name that is signed, without its signature.
     ///
     /// Other hosts of a domain may set cookies with the same name. Cookies without a signature are skipped. Of the cookies with
-    /// one name, only the first 8 are looked at.
+    /// one name that are neither too short nor too long, only the first 8 are looked at.
     pub fn get(self, name: &str) -> Option<&'a str> {
-        candidates(self.cookies, name)
+        candidates(self.cookies, name, SIGNATURE_LEN)
             .find_map(|value| self.pairs.iter().find_map(|pair| pair.verify(name, value)))
     }
 }
@@ -52,7 +52,7 @@ impl<'a> PrivateCookies<'a> {
     /// Returns the decrypted value of the first cookie with this name that was encrypted with the key. As with
     /// [`SignedCookies::get`], others are skipped.
     pub fn get(self, name: &str) -> Option<String> {
-        candidates(self.cookies, name)
+        candidates(self.cookies, name, ENCRYPTED_LEN_MIN)
             .find_map(|value| self.pairs.iter().find_map(|pair| pair.decrypt(name, value)))
     }
 }
@@ -63,9 +63,11 @@ impl fmt::Debug for PrivateCookies<'_> {
     }
 }
 
-/// The values with this name that are tried. More cookies than that could keep a core busy.
-fn candidates<'a>(cookies: Cookies<'a>, name: &str) -> impl Iterator<Item = &'a str> {
-    cookies.all(name).take(CANDIDATES_MAX).filter(|value| value.len() <= SetCookie::LEN_MAX)
+/// The values with this name that are tried, of those with a possible length. More cookies than that could keep a core
+/// busy.
+fn candidates<'a>(cookies: Cookies<'a>, name: &str, len_min: usize) -> impl Iterator<Item = &'a str> {
+    let is_possible = move |value: &&str| (len_min..=SetCookie::LEN_MAX).contains(&value.len());
+    cookies.all(name).filter(is_possible).take(CANDIDATES_MAX)
 }
 
 const CANDIDATES_MAX: usize = 8;
@@ -170,9 +172,15 @@ mod tests {
     fn the_first_valid_one_of_eight_counts() {
         let [signed, private] = values(&key(), "a", "b");
         let [later, _] = values(&key(), "a", "c");
-        let forged = |count| "a=x; a=; ".repeat(count);
-        check(&key(), &format!("{}a={signed}; a={private}; a={later}", forged(3)), [Some("b"), Some("b")]);
-        check(&key(), &format!("{}a={signed}; a={private}", forged(4)), [None, None]);
+        let forged = |len, count| format!("a={}; ", "x".repeat(len)).repeat(count);
+        let own = format!("a={signed}; a={private}; a={later}");
+        check(&key(), &format!("{}{own}", forged(43, 6)), [Some("b"), Some("b")]);
+        check(&key(), &format!("{}{own}", forged(43, 8)), [None, None]);
+        // Lengths that no value has do not count: another host of the domain could hide all values by them.
+        for len in [0, 1, 37, SetCookie::LEN_MAX + 1] {
+            check(&key(), &format!("{}{own}", forged(len, 12)), [Some("b"), Some("b")]);
+        }
+        check(&key(), &format!("{}{own}", forged(42, 8)), [Some("b"), None]);
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl<S: SessionStore> Sessions<S> {
     /// with the name `__Host-session`. It ends with the session of the browser.
     ///
     /// A request may have several cookies of this name, set by other hosts of a domain or for other paths. The first one counts
-    /// whose session is in the store. Only the first 8 are looked at.
+    /// whose session is in the store. Of those with 32 hexadecimal digits, only the first 8 are looked at.
     ///
     /// A cookie with a `max_age` is set again now and then. So it lasts while the session is used.
     ///
@@ -159,8 +159,8 @@ impl<S: SessionStore> Keeper<S> {
     /// Loads the session whose id is in a cookie of a request. Other hosts of a domain may set cookies with the same
     /// name, and so may other paths, so those whose session is not there are skipped.
     async fn load(&self, request: &Request) -> Result<Option<LoadedSession>> {
-        let cookies = request.cookies().all(self.settings.cookie.name).take(CANDIDATES_MAX);
-        for id in cookies.filter_map(SessionId::parse) {
+        let cookies = request.cookies().all(self.settings.cookie.name);
+        for id in cookies.filter_map(SessionId::parse).take(CANDIDATES_MAX) {
             if let Some(session) = self.current(&id).await? {
                 return Ok(Some(LoadedSession { id, session }));
             }
@@ -392,7 +392,7 @@ fn set_cookie(response: &mut Response, cookie: &SetCookie<'_>) -> Result {
     Ok(response.set_cookie(cookie)?)
 }
 
-/// How many cookies of its name are looked at. Each may cost a look-up in the store.
+/// How many ids are looked at. Each may cost a look-up in the store.
 const CANDIDATES_MAX: usize = 8;
 
 /// A century. A longer time could exceed the range of the clock.
