@@ -204,9 +204,10 @@ impl<S: SessionStore> Keeper<S> {
             return Ok(());
         };
         let LoadedSession { id, session } = loaded;
-        session.expires_at = self.settings.expiry(session.begun_at, now);
-        self.prolong_cookie(Some(response), id)?;
-        self.store.update(id, None, session.expires_at).await
+        let expires_at = self.settings.expiry(session.begun_at, now);
+        self.store.update(id, None, expires_at).await?;
+        session.expires_at = expires_at;
+        self.prolong_cookie(Some(response), id)
     }
 
     /// Adds a session that begins now to the store, under a new id.

@@ -25,13 +25,14 @@ struct NotingStore {
     calls: Arc<Mutex<Vec<&'static str>>>,
     /// In how many seconds the sessions expire that it returns.
     expiring: Arc<Mutex<Option<i64>>>,
-    fails: bool,
+    /// The calls that fail.
+    fails: &'static [&'static str],
 }
 
 impl NotingStore {
     fn note(&self, call: &'static str) -> corehttp::Result {
         self.calls.lock().unwrap().push(call);
-        if self.fails { Err(Status::SERVICE_UNAVAILABLE.into()) } else { Ok(()) }
+        if self.fails.contains(&call) { Err(Status::SERVICE_UNAVAILABLE.into()) } else { Ok(()) }
     }
 
     fn take_calls(&self) -> Vec<&'static str> {
@@ -504,13 +505,30 @@ fn a_store_that_fails_is_answered_as_it_says() {
     let mut agent = agent(NotingStore::default());
     agent.get("/set", &["insert"]);
     let cookie = agent.cookie;
-    let mut agent = self::agent(NotingStore { fails: true, ..agent.store });
+    let mut agent = self::agent(NotingStore { fails: &["load", "insert"], ..agent.store });
     assert_eq!(agent.get("/set", &["insert"]).status, Status::SERVICE_UNAVAILABLE);
     agent.cookie = cookie;
     assert_eq!(agent.get("/", &["load"]).status, Status::SERVICE_UNAVAILABLE);
     agent.cookie.clear();
     assert_eq!(agent.get("/", &[]).status, Status::OK);
     assert_eq!(agent.get("/set-and-fail", &["insert"]).status, Status::SERVICE_UNAVAILABLE);
+}
+
+/// A cookie would promise a time for which the store does not keep the session.
+#[test]
+fn a_cookie_is_not_set_again_for_a_session_that_could_not_be_touched() {
+    let cookie = SetCookie { max_age: Some(Duration::from_secs(600)), ..SetCookie::new_session("sid", "") };
+    let sessions = |store: &NotingStore| Sessions::new(store.clone()).cookie(cookie).unwrap();
+    let store = NotingStore::default();
+    let mut before = agent_of(sessions(&store), store);
+    before.get("/set", &["insert"]);
+    let store = NotingStore { fails: &["touch"], ..before.store };
+    *store.expiring.lock().unwrap() = Some(60);
+    let mut agent = Agent { cookie: before.cookie, ..agent_of(sessions(&store), store) };
+    for path in ["/untouched", "/"] {
+        let failed = agent.get(path, &["load", "touch"]);
+        assert_eq!((failed.status, failed.cookies().count()), (Status::SERVICE_UNAVAILABLE, 0), "{path}");
+    }
 }
 
 #[test]
@@ -656,7 +674,7 @@ fn an_uncancelled_handler_does_not_begin_for_a_peer_that_leaves_while_its_sessio
 /// The session cannot be saved, so no 101 is sent, and the other response accepts no WebSocket (RFC 6455 §4.2.2).
 #[test]
 fn a_websocket_that_was_not_opened_is_not_accepted_rfc6455_4_2_2() {
-    let sessions = Sessions::new(NotingStore { fails: true, ..NotingStore::default() });
+    let sessions = Sessions::new(NotingStore { fails: &["insert"], ..NotingStore::default() });
     let served = Served::new(wrap(sessions, async |ctx: &mut Context| -> corehttp::Result {
         Session::from_extensions(&mut ctx.extensions)?.set("user", "Ada")?;
         let deflate = Some(websocket::DeflateOptions::default());
