@@ -14,6 +14,7 @@ use super::session_store::{SessionStore, StoredSession};
 use crate::message::{MessageError, Request, Response, SetCookie};
 use crate::runtime::boxed;
 use crate::server::context::Extensions;
+use crate::server::handler::{is_panic, is_time_over};
 use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, StateSaver};
 
 /// Middleware that loads the session of each request from a [`SessionStore`], and saves the changes of its handler.
@@ -117,14 +118,15 @@ impl<S: SessionStore> Middleware for Sessions<S> {
         }
         ctx.extensions.insert(WithinSessions);
         ctx.head_filters.saver = Some(self.keeper.clone());
-        let outcome = next.handle(ctx).await;
-        let saved = match self.keeper.is_save_due(ctx) {
-            true => ctx.save_state().await,
+        let saved_here = SavedHere(ctx);
+        let outcome = next.handle(saved_here.0).await;
+        // A handler that was stopped may have made half of its change.
+        let is_cut = outcome.as_ref().is_err_and(|error| is_panic(error) || is_time_over(error));
+        let saved = match !is_cut && self.keeper.is_save_due(saved_here.0) {
+            true => saved_here.0.save_state().await,
             false => Ok(()),
         };
-        ctx.head_filters.saver = None;
-        ctx.extensions.remove::<LoadedSession>();
-        ctx.extensions.remove::<Session>();
+        drop(saved_here);
         match (outcome, saved) {
             (Err(handler), Err(store)) => Err(Error::new(store.status(), NotSaved { handler, store })),
             (outcome, saved) => outcome.and(saved),
@@ -146,6 +148,19 @@ impl<S> fmt::Debug for Sessions<S> {
             .field("idle_timeout", &settings.idle_timeout)
             .field("lifetime", &settings.lifetime)
             .finish_non_exhaustive()
+    }
+}
+
+/// A context whose session is saved in this call alone: middleware around it may drop the call, and send a response of
+/// its own.
+struct SavedHere<'c>(&'c mut Context);
+
+impl Drop for SavedHere<'_> {
+    fn drop(&mut self) {
+        let Context { head_filters, extensions, .. } = &mut *self.0;
+        head_filters.saver = None;
+        extensions.remove::<LoadedSession>();
+        extensions.remove::<Session>();
     }
 }
 

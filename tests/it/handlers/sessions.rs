@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use corehttp::middleware::{guard, uncancelled, wrap};
+use corehttp::middleware::{Next, guard, uncancelled, wrap};
 use corehttp::server::{ErrorCause, ErrorReport};
 use corehttp::session::{MemoryStore, Session, SessionId, SessionStore, Sessions, StoredSession};
 use corehttp::{
     BoxHandler, Context, Handler, IntoHandler, Request, Response, Server, Service, SetCookie, Status,
-    block_on, websocket,
+    Timeouts, block_on, websocket,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
@@ -528,6 +528,56 @@ fn a_cookie_is_not_set_again_for_a_session_that_could_not_be_touched() {
     for path in ["/untouched", "/"] {
         let failed = agent.get(path, &["load", "touch"]);
         assert_eq!((failed.status, failed.cookies().count()), (Status::SERVICE_UNAVAILABLE, 0), "{path}");
+    }
+}
+
+/// Changes a session, which is half of what it would do.
+async fn pays(ctx: &mut Context) -> corehttp::Result {
+    Session::from_extensions(&mut ctx.extensions)?.set("paid", &true)?;
+    match ctx.request.path() {
+        "/panics" => std::panic::resume_unwind(Box::new("quietly")),
+        _ => std::future::pending().await,
+    }
+}
+
+#[test]
+fn a_session_is_not_saved_after_a_panic_or_the_end_of_the_time() {
+    let timeouts = Timeouts { handler: Some(Duration::from_secs(1)), ..Timeouts::default() };
+    for (path, expected) in [("/panics", 500), ("/hangs", 503)] {
+        let store = NotingStore::default();
+        let mut known = agent(store.clone());
+        known.get("/set", &["insert"]);
+        *store.expiring.lock().unwrap() = Some(60);
+        let service = Server::new().timeouts(timeouts).service(wrap(Sessions::new(store.clone()), pays));
+        for (cookie, calls) in [("", &[][..]), (&known.cookie, &["load"])] {
+            let mut request = Request::get(path).unwrap();
+            request.headers.set("cookie", cookie).unwrap();
+            let response = paused(async { service.respond(request).await });
+            assert_eq!((response.status.as_u16(), response.cookies().count()), (expected, 0), "{path}");
+            assert_eq!(store.take_calls(), calls, "{path}");
+        }
+    }
+}
+
+/// A change that the handler had begun is no part of the response in its place.
+#[test]
+fn a_session_is_not_saved_once_its_handler_was_dropped() {
+    let gives_up = async |ctx: &mut Context, next: Next<'_>| -> corehttp::Result {
+        let limited = tokio::time::timeout(Duration::from_secs(1), next.handle(ctx));
+        limited.await.expect_err("the handler waits for good");
+        if ctx.request.path() == "/streams" {
+            return Ok(ctx.body_writer().await?.finish().await?);
+        }
+        Session::save(ctx).await?;
+        Err(Status::GATEWAY_TIMEOUT.into())
+    };
+    let store = NotingStore::default();
+    let service = Server::new().service(wrap((gives_up, Sessions::new(store.clone())), pays));
+    for (path, expected) in [("/streams", 200), ("/fails", 504)] {
+        let response = paused(async { service.respond(Request::get(path).unwrap()).await });
+        assert_eq!(response.status.as_u16(), expected);
+        assert_eq!(store.take_calls(), [""; 0], "{path}");
+        check_fields(&response, false, false);
     }
 }
 
