@@ -105,7 +105,6 @@ const WORDS: &[(&str, &[&str], &str)] = &[
             "src/client/retry/tries.rs",
             "src/fs/snapshot.rs",
             "src/jar/cookie_jar.rs",
-            "src/message/fields/freshness.rs",
             "src/session/",
             "src/access_log/format.rs",
             "src/server/report/error_log.rs",

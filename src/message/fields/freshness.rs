@@ -1,7 +1,7 @@
 //! [`remove_freshness`]: how long caches would store content, which holds for no failure in its place (RFC 9111 §5, RFC
 //! 9213).
 
-use std::time::SystemTime;
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::headers::Headers;
 use super::name::FieldName;
@@ -40,7 +40,7 @@ fn is_cache_field(name: &[u8]) -> bool {
 fn limit(name: &str, value: &[u8]) -> Option<Vec<u8>> {
     let is_limit = if name.eq_ignore_ascii_case("expires") {
         // A malformed date is one in the past (RFC 9111 §5.3).
-        HttpDate::parse(value).is_none_or(|time| time <= SystemTime::now())
+        HttpDate::parse(value).is_none_or(|time| time < UNIX_EPOCH + LONG_PAST)
     } else if name.eq_ignore_ascii_case("x-accel-expires") {
         is_no_time(value)
     } else {
@@ -68,6 +68,9 @@ fn is_no_time(seconds: &[u8]) -> bool {
         _ => false,
     }
 }
+
+/// The year 2026, in seconds since 1970. Dates before it, such as that of a zero, are past on every clock: none is read here.
+const LONG_PAST: Duration = Duration::from_secs(1_767_225_600);
 
 const LIMITING: [&str; 5] = ["bypass-cache", "no-cache", "no-store", "no-store-remote", "private"];
 
