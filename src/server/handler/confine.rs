@@ -11,10 +11,12 @@ use std::sync::Mutex;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
+use super::body_plan::BodyPlan;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::lock;
 use crate::message::Status;
 use crate::net::{ConnEntry, Peer, Timer, TimerSlot};
+use crate::server::context::Context;
 use crate::server::error::{Error, Result};
 use crate::server::exchange::SharedConn;
 
@@ -61,6 +63,13 @@ fn give_up<F>(mut handling: Pin<&mut Option<F>>, limit: Duration) -> Error {
 #[inline]
 pub(crate) fn call_confined(handle: impl FnOnce() -> Option<Result>) -> Option<Result> {
     catch_unwind(AssertUnwindSafe(handle)).unwrap_or_else(|panic| Some(Err(HandlerPanicked::error(panic))))
+}
+
+/// Has a handler plan. If it panics, the request is refused with the error.
+#[inline]
+pub(crate) fn plan_confined(ctx: &mut Context, plan: impl FnOnce(&mut Context) -> BodyPlan) -> BodyPlan {
+    let planned = catch_unwind(AssertUnwindSafe(|| plan(ctx)));
+    planned.unwrap_or_else(|panic| ctx.refuse(HandlerPanicked::error(panic)))
 }
 
 /// The time limit of a handler, and of the middleware around it.

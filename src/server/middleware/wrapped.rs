@@ -6,7 +6,7 @@ use std::future::ready;
 
 use super::middleware::Middleware;
 use crate::message::Status;
-use crate::server::handler::{BoxedFuture, Refusal, call_confined};
+use crate::server::handler::{BoxedFuture, Refusal, call_confined, confined, plan_confined};
 use crate::server::{BodyPlan, Context, Handler, Result};
 
 /// A handler with middleware around it.
@@ -54,12 +54,6 @@ impl<M: Middleware, H: Handler> Handler for Wrapped<M, H> {
         self.middleware.call_now(ctx, &self.inner)
     }
 
-    #[inline]
-    fn handle_confined(&self, ctx: &mut Context) -> impl Future<Output = Result> {
-        // Not confined: a panic of this middleware unwinds through those around it.
-        self.middleware.call(ctx, &self.inner)
-    }
-
     fn note_route(&self, ctx: &mut Context) {
         self.inner.note_route(ctx);
     }
@@ -88,7 +82,7 @@ struct Inner<H>(H);
 impl<H: Handler> Handler for Inner<H> {
     #[inline]
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        let plan = self.0.on_head(ctx);
+        let plan = plan_confined(ctx, |ctx| self.0.on_head(ctx));
         if let BodyPlan::Refuse(status) = plan {
             Refusal::note_passed(ctx, status);
         }
@@ -148,7 +142,7 @@ impl Handler for Refusing<'_> {
 
     async fn handle(&self, ctx: &mut Context) -> Result {
         match self.refusal.take() {
-            Some(refusal) => self.inner.pass(ctx, refusal).await,
+            Some(refusal) => confined(move || self.inner.pass(ctx, refusal)).await,
             None => Err(self.status.into()),
         }
     }

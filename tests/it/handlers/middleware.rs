@@ -255,6 +255,34 @@ mod refusals {
         check(later, &get("/"), 500, Some("the handler panicked"));
     }
 
+    fn panics() -> corehttp::Result {
+        resume_unwind(Box::new("without a trace"))
+    }
+
+    /// As a panic of the handler is.
+    #[test]
+    fn a_panic_of_middleware_is_an_error_for_that_around_it() {
+        let at_call = || wrap(async |_: &mut Context, _: Next<'_>| panics(), uncalled);
+        let check_panics = || wrap(guard(|_: &mut Context| panics()), uncalled);
+        let late_check_panics = || wrap(guard(async |_: &mut Context| panics()), uncalled);
+        let plan_panics =
+            || wrap(plan(|_| panics().map_or(BodyPlan::Buffer, |()| BodyPlan::Stream)), uncalled);
+        for wire in [SMALL, &get("/")] {
+            check(at_call, wire, 500, Some("the handler panicked"));
+            check(check_panics, wire, 500, Some("the handler panicked"));
+            check(late_check_panics, wire, 500, Some("the handler panicked"));
+            check(plan_panics, wire, 500, Some("the handler panicked"));
+        }
+        // While a refusal passes it.
+        let at_refusal = || wrap((then_panics, limits(|limits| limits.body_max = 8)), uncalled);
+        check(at_refusal, LARGE, 500, Some("the handler panicked"));
+    }
+
+    async fn then_panics(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
+        let _ = next.handle(ctx).await;
+        panics()
+    }
+
     #[test]
     fn the_end_of_the_time_limit_is_an_error_for_middleware() {
         let stuck = || {
@@ -262,6 +290,9 @@ mod refusals {
             wrap(limit, async |_: &mut Context| pending::<()>().await)
         };
         check(stuck, &get("/"), 503, Some("handler"));
+        let limit = || timeouts(|timeouts| timeouts.handler = Some(Duration::from_millis(20)));
+        let check_is_stuck = || wrap((limit(), guard(async |_: &mut Context| pending().await)), uncalled);
+        check(check_is_stuck, &get("/"), 503, Some("handler"));
     }
 
     /// Middleware has as long again as the handler to finish, and not longer.
