@@ -1,13 +1,15 @@
 //! [`Idempotency`]: handles each request with a key once, and answers those that are sent again as the first one.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
 use super::key::idempotency_key;
 use super::store::{Claim, IdempotencyStore, StoredResponse, store_key};
 use crate::memory::stable_hash;
 use crate::message::{Authority, FieldName, Problem, Scheme, Status, without_end_dot};
-use crate::server::{BodyPlan, Context, Forwarded, Handler, Middleware, Result, plan_guarded};
+use crate::runtime::run_apart;
+use crate::server::{BodyPlan, Context, Error, Forwarded, Handler, Middleware, Result, plan_guarded};
 
 /// Handles each request with an `idempotency-key` once. Another request with the same key gets the same response, with
 /// `idempotency-replayed: true`. See the [module](crate::idempotency).
@@ -31,17 +33,16 @@ use crate::server::{BodyPlan, Context, Forwarded, Handler, Middleware, Result, p
 /// A response is kept as the handler and the middleware beneath this have made it. Middleware around this sets its fields
 /// for each request anew. Cookies, links and other lines that add up stand beside those of the handler.
 ///
-/// A response is kept if the handler succeeds with a status below 500. The key is free again if the handler fails, panics or
-/// exceeds its time. The client learns of that from the response. A handler that may have done half of its work answers by
+/// A response is kept if the handler succeeds with a status below 500. The key is free again if the handler, or middleware
+/// beneath this, fails, panics or exceeds its time, and if the request is dropped by a time limit around this. The client learns of that from the response. A handler that may have done half of its work answers by
 /// itself instead. A streamed response, or one larger than [`Idempotency::response_max`], is not kept, but the key is. The
 /// content of a request counts only if the plan is to buffer it.
 ///
-/// An error of the store before the call of the handler is the response. After a later error, the response of the handler is
-/// sent, and the key stays claimed.
-#[derive(Clone)]
+/// An error of the store before the call of the handler is the response. After a later error, which is
+/// [reported](crate::Server::on_error), the response of the handler is sent, and the key stays claimed.
 #[must_use]
 pub struct Idempotency<S> {
-    store: S,
+    store: Arc<S>,
     /// `None` is the default.
     scope: Option<Arc<Scope>>,
     is_required: bool,
@@ -54,7 +55,7 @@ type Scope = dyn Fn(&Context) -> String + Send + Sync;
 impl<S: IdempotencyStore> Idempotency<S> {
     /// Keeps the outcomes in `store`.
     pub fn new(store: S) -> Idempotency<S> {
-        Idempotency { store, scope: None, is_required: false, response_max: 64 << 10 }
+        Idempotency { store: Arc::new(store), scope: None, is_required: false, response_max: 64 << 10 }
     }
 
     /// Sets a function that returns the name of the client of a key, such as the id of a user. The same key of two clients is
@@ -117,24 +118,49 @@ impl<S: IdempotencyStore> Idempotency<S> {
     }
 
     /// Handles a request that has claimed its key, unless its peer has left meanwhile.
-    async fn handle(&self, ctx: &mut Context, next: &impl Handler, key: &str) -> Result {
+    async fn handle(&self, ctx: &mut Context, next: &impl Handler, key: String) -> Result {
         let before = ctx.response.headers.clone();
+        let mut claimed = ClaimedKey { store: self.store.clone(), key, is_settled: false };
         let outcome = match ctx.check_peer().await {
             Ok(()) => next.handle(ctx).await,
             Err(gone) => Err(gone),
         };
         let is_done = ctx.has_responded() || outcome.is_ok() && !ctx.response.status.is_server_error();
+        // The key of what was done stays claimed, whatever comes.
+        claimed.is_settled = is_done;
         let settled = match is_done {
             true => {
                 let kept = (!ctx.has_responded())
                     .then(|| StoredResponse::of(&ctx.response, &before, self.response_max));
-                self.store.complete(key, kept.flatten()).await
+                self.store.complete(&claimed.key, kept.flatten()).await
             }
-            false => self.store.release(key).await,
+            false => self.store.release(&claimed.key).await,
         };
-        // The handler has done its work, whether or not that was noted.
-        drop(settled);
+        claimed.is_settled = true;
+        if let Err(error) = settled {
+            let status = outcome.as_ref().map_or_else(Error::status, |()| ctx.response.status);
+            let why = format!("the outcome of its idempotency-key was not stored: {error:#}");
+            ctx.report_beside(status, Error::new(Status::INTERNAL_SERVER_ERROR, why));
+        }
         outcome
+    }
+}
+
+/// A key that a request has claimed. It is released if the request is dropped before its end, such as by a time limit around
+/// this middleware.
+struct ClaimedKey<S: IdempotencyStore> {
+    store: Arc<S>,
+    key: String,
+    is_settled: bool,
+}
+
+impl<S: IdempotencyStore> Drop for ClaimedKey<S> {
+    fn drop(&mut self) {
+        if self.is_settled {
+            return;
+        }
+        let (store, key) = (self.store.clone(), mem::take(&mut self.key));
+        run_apart(async move { drop(store.release(&key).await) });
     }
 }
 
@@ -147,7 +173,7 @@ impl<S: IdempotencyStore> Middleware for Idempotency<S> {
         let Some(key) = self.key(ctx)? else { return next.handle(ctx).await };
         ctx.set_uncancelled();
         let (status, detail) = match self.store.claim(&key, self.fingerprint(ctx)).await? {
-            Claim::New => return self.handle(ctx, next, &key).await,
+            Claim::New => return self.handle(ctx, next, key).await,
             Claim::Done(Some(response)) => return response.write_to(&mut ctx.response),
             Claim::Done(None) => (Status::CONFLICT, "the request was handled, and its response was not kept"),
             Claim::Running => {
@@ -180,6 +206,12 @@ fn lines<'c>(ctx: &'c Context, name: FieldName<'_>) -> Vec<&'c [u8]> {
 
 fn problem(status: Status, detail: &'static str) -> Problem {
     Problem::new(status).with_detail(detail)
+}
+
+impl<S> Clone for Idempotency<S> {
+    fn clone(&self) -> Idempotency<S> {
+        Idempotency { store: self.store.clone(), scope: self.scope.clone(), ..*self }
+    }
 }
 
 impl<S> fmt::Debug for Idempotency<S> {

@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -70,8 +70,7 @@ pub(crate) fn spawn<T: 'static>(task: impl Future<Output = T> + 'static) -> task
 /// Runs `task` to its end, even if its caller is dropped meanwhile, and panics as it does. In a runtime that is no core's
 /// and not that of [`block_on`], whose tasks may have to be `Send`, it is a part of its caller.
 pub(crate) async fn run_beside<T: 'static>(task: impl Future<Output = T> + 'static) -> T {
-    let here = Handle::current().map(|handle| handle.id());
-    if LOCAL.get().is_none_or(|local| Some(local) != here) {
+    if !is_local() {
         return task.await;
     }
     match spawn(task).await.map_err(task::JoinError::try_into_panic) {
@@ -80,6 +79,21 @@ pub(crate) async fn run_beside<T: 'static>(task: impl Future<Output = T> + 'stat
         // The runtime is ending, and the caller with it.
         Err(Err(_)) => pending().await,
     }
+}
+
+/// Runs `task`, whose caller has no time to wait. In a runtime that is no core's and not that of [`block_on`], it is polled once.
+pub(crate) fn run_apart(task: impl Future<Output = ()> + 'static) {
+    if is_local() {
+        spawn(task);
+        return;
+    }
+    let _ = pin!(task).poll(&mut Context::from_waker(Waker::noop()));
+}
+
+/// Whether the tasks of the current runtime need not be `Send`.
+fn is_local() -> bool {
+    let here = Handle::current().map(|handle| handle.id());
+    LOCAL.get().is_some_and(|local| Some(local) == here)
 }
 
 thread_local! {

@@ -21,8 +21,8 @@ pub(crate) use blocking::BlockingLimit;
 pub(crate) use blocking::spawn_blocking;
 pub use cores::block_on;
 pub(crate) use cores::{
-    Budget, Handle, Id, InRuntime, Pinning, RuntimeThread, available_cores, block_on_core, run_beside, spawn,
-    yield_now,
+    Budget, Handle, Id, InRuntime, Pinning, RuntimeThread, available_cores, block_on_core, run_apart,
+    run_beside, spawn, yield_now,
 };
 pub(crate) use future::{ReusableFuture, boxed, join_first, select};
 pub(crate) use hooks::Hooks;

@@ -125,6 +125,12 @@ impl Context {
         self.exchange.conn.core().counters.count_refusal(guard);
     }
 
+    /// Reports a failure of middleware that changes nothing of the response, which has this status.
+    #[cold]
+    pub(crate) fn report_beside(&mut self, status: Status, error: Error) {
+        self.exchange.report_error(&self.request, Some(status), ErrorCause::Handler(error));
+    }
+
     /// Reports that the request could not be counted by a guard.
     #[cold]
     pub(crate) fn report_uncounted(&self, error: Error) {

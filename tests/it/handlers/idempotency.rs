@@ -1,17 +1,18 @@
 //! Requests with an `idempotency-key` are handled once, whatever becomes of them.
 
-use std::future::Future;
+use std::future::{Future, pending};
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use corehttp::idempotency::{Claim, Idempotency, IdempotencyStore, MemoryStore, StoredResponse};
-use corehttp::middleware::{ConcurrencyLimit, uncancelled, wrap};
+use corehttp::middleware::{ConcurrencyLimit, Next, guard, uncancelled, wrap};
 use corehttp::{Context, Handler, Request, Response, Result, Server, Service, Status, Timeouts};
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use crate::support::{Peer, Served, eventually, paused};
+use crate::support::{ErrorReports, Peer, Served, eventually, paused};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -93,6 +94,40 @@ fn a_request_that_fails_may_be_sent_again() {
     check("denied", ["403 ", "403 ", "403 "], 3);
     check("panics", ["500 ", "500 ", "500 "], 3);
     check("late", ["503 ", "503 ", "503 "], 3);
+}
+
+/// Middleware beneath may end a request as well, and a time limit around.
+#[test]
+fn a_request_that_is_ended_elsewhere_may_be_sent_again() {
+    async fn panics(_: &mut Context, _: Next<'_>) -> Result {
+        resume_unwind(Box::new("without a trace"))
+    }
+    async fn waits(_: &mut Context, _: Next<'_>) -> Result {
+        pending().await
+    }
+    async fn gives_up(ctx: &mut Context, next: Next<'_>) -> Result {
+        timeout(SECOND / 2, next.handle(ctx)).await.unwrap_or(Err(Status::GATEWAY_TIMEOUT.into()))
+    }
+    fn check(app: impl Handler + 'static, expected: &str) {
+        let timeouts = Timeouts { handler: Some(10 * SECOND), ..Timeouts::default() };
+        let service = Server::new().timeouts(timeouts).service(app);
+        paused(async {
+            for _ in 0..3 {
+                assert_eq!(shown(&service.respond(post("", "k")).await), expected);
+            }
+        });
+    }
+    let once = || Idempotency::new(MemoryStore::new());
+    check(wrap((once(), panics), Counted::default()), "500 ");
+    let check_panics = |_: &mut Context| -> Result { resume_unwind(Box::new("without a trace")) };
+    check(wrap((once(), guard(check_panics)), Counted::default()), "500 ");
+    check(wrap((once(), waits), Counted::default()), "503 ");
+    check(wrap((gives_up, once()), Counted::default()), "504 ");
+    let served = Served::new(wrap((gives_up, once()), Counted::default()));
+    let request = "POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k\r\ncontent-length: 0\r\n\r\n";
+    for _ in 0..2 {
+        assert!(served.ask(request).starts_with("HTTP/1.1 504 "));
+    }
 }
 
 /// The key is kept although the response is not.
@@ -450,14 +485,22 @@ impl IdempotencyStore for Failing {
 
 #[test]
 fn a_store_that_fails_lets_no_request_be_handled_twice() {
-    for (claims, expected, calls) in [(false, ["503 ", "503 "], 0), (true, ["200 call 1", "409 "], 1)] {
+    const UNSTORED: &str =
+        "the handler failed: the outcome of its idempotency-key was not stored: 503 Service Unavailable";
+    for (claims, expected, calls, report) in [
+        (false, ["503 ", "503 "], 0, None),
+        (true, ["200 call 1", "409 "], 1, Some((200, UNSTORED.to_owned()))),
+    ] {
         paused(async move {
+            let (counted, reports) = (Counted::default(), ErrorReports::default());
             let store = Failing { store: MemoryStore::new(), claims };
-            let (service, counted) = service(Idempotency::new(store));
+            let server = reports.attach(Server::new());
+            let service = server.service(wrap(Idempotency::new(store), counted.clone()));
             for expected in expected {
                 assert_eq!(shown(&service.respond(post("", "k")).await), expected);
             }
             assert_eq!(counted.0.load(Relaxed), calls);
+            assert_eq!(reports.take(), Vec::from_iter(report));
         });
     }
 }
