@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
@@ -186,12 +187,13 @@ where
         });
         // The fields that middleware around the layers has set.
         let fields = (!ctx.response.headers.is_empty()).then(|| ctx.response.headers.clone());
-        let calling = poll_fn(|cx| call.poll_request(cx).map(Called::Handler).map(Ok));
-        let called = select(async { answering.as_mut().await.map(Called::Answered) }, calling);
+        // The layers call the handler, or answer without it.
+        let calling = poll_fn(|cx| call.poll_request(cx).map(ControlFlow::Continue).map(Ok));
+        let called = select(async { answering.as_mut().await.map(ControlFlow::Break) }, calling);
         let called = pump.run_beside(&mut pump.reader(ctx.body_reader()), called).await?;
         let (head, body) = match called {
-            Called::Answered(response) => return send_response(ctx, &pump, response).await,
-            Called::Handler(request) => request,
+            ControlFlow::Break(response) => return send_response(ctx, &pump, response).await,
+            ControlFlow::Continue(request) => request,
         };
         let is_replaced = matches!(body, RequestBody::Other(_));
         if let RequestBody::Other(body) = body
@@ -231,14 +233,6 @@ fn to_layers(ctx: &Context, call: &HandlerCall, body: TowerBody) -> Result<http:
     let mut request = to_service_request(ctx, body)?;
     request.extensions_mut().insert(call.clone());
     Ok(request)
-}
-
-/// The first event of a request.
-enum Called<B> {
-    /// The layers have answered it without the handler.
-    Answered(http::Response<B>),
-    /// The layers call the handler.
-    Handler((Parts, RequestBody)),
 }
 
 /// Applies the head of the layers' request to that of the context, where they differ.
