@@ -28,7 +28,7 @@ pub(crate) struct Incoming {
     piece_len: usize,
     /// How many bytes after the current piece are decoded data too, from a piece that the reader truncated.
     truncated_rest: usize,
-    taken: TakenContent,
+    pub(crate) taken: TakenContent,
     /// Whether a fault of the chunks was overlooked, once their end has been received.
     pub(crate) is_mended: bool,
     /// How far the input was searched for the end of a head.
@@ -392,21 +392,6 @@ impl Incoming {
     /// Whether some of the body was discarded, so that the rest must not pass for all of it.
     pub(crate) fn has_discarded(&self) -> bool {
         self.discarded() > 0
-    }
-
-    /// Has all readers fail but the one that has claimed the body: it takes content ahead, which others would miss.
-    pub(crate) fn claim(&mut self) {
-        self.taken.is_claimed = true;
-    }
-
-    /// Gives up a claim. The body has been read to its end.
-    pub(crate) fn release_claim(&mut self) {
-        self.taken.is_claimed = false;
-    }
-
-    /// Whether a reader has claimed the body.
-    pub(crate) fn is_claimed(&self) -> bool {
-        self.taken.is_claimed
     }
 
     /// Discards the next piece, if it has arrived. Returns its length.

@@ -131,11 +131,11 @@ pub(super) fn poll_content<L: Locality>(
 
 /// Content that is no longer in the input.
 #[derive(Default)]
-pub(super) struct TakenContent {
+pub(crate) struct TakenContent {
     /// Whether the reader has had any.
     pub(super) by_reader: bool,
-    /// Whether a reader has claimed the rest: it may hold content that others would miss.
-    pub(super) is_claimed: bool,
+    /// Whether a reader has claimed the body, until its end: it takes content ahead, which all others would miss.
+    pub(crate) is_claimed: bool,
     /// How many bytes were drained or discarded.
     pub(super) discarded: usize,
 }

@@ -9,6 +9,7 @@ use super::store::{Claim, IdempotencyStore, StoredResponse, store_key};
 use crate::memory::stable_hash;
 use crate::message::{Authority, FieldName, Problem, Scheme, Status, without_end_dot};
 use crate::runtime::run_apart;
+use crate::server::handler::confined;
 use crate::server::{BodyPlan, Context, Error, Forwarded, Handler, Middleware, Result, plan_guarded};
 
 /// Handles each request with an `idempotency-key` once. Another request with the same key gets the same response, with
@@ -132,9 +133,9 @@ impl<S: IdempotencyStore> Idempotency<S> {
             true => {
                 let kept = (!ctx.has_responded())
                     .then(|| StoredResponse::of(&ctx.response, &before, self.response_max));
-                self.store.complete(&claimed.key, kept.flatten()).await
+                confined(|| self.store.complete(&claimed.key, kept.flatten())).await
             }
-            false => self.store.release(&claimed.key).await,
+            false => confined(|| self.store.release(&claimed.key)).await,
         };
         claimed.is_settled = true;
         if let Err(error) = settled {
@@ -172,7 +173,8 @@ impl<S: IdempotencyStore> Middleware for Idempotency<S> {
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         let Some(key) = self.key(ctx)? else { return next.handle(ctx).await };
         ctx.set_uncancelled();
-        let (status, detail) = match self.store.claim(&key, self.fingerprint(ctx)).await? {
+        let fingerprint = self.fingerprint(ctx);
+        let (status, detail) = match confined(|| self.store.claim(&key, fingerprint)).await? {
             Claim::New => return self.handle(ctx, next, key).await,
             Claim::Done(Some(response)) => return response.write_to(&mut ctx.response),
             Claim::Done(None) => (Status::CONFLICT, "the request was handled, and its response was not kept"),

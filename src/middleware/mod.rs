@@ -139,8 +139,8 @@
 //! | a request, by [`Context::refuse`](crate::Context::refuse) | that of the error | `Handler` |
 //! | a request, by [`BodyPlan::Refuse`](crate::BodyPlan::Refuse) | that of the plan | `Refused` |
 //! | a body to be buffered that is too large, too slow or malformed | 413, 408, 400 | `Exchange` |
-//! | a handler that panics | 500 | `Panic` |
-//! | a handler that exceeds [`Timeouts::handler`](crate::Timeouts::handler) | 503 | `Exchange` |
+//! | a handler, a guard, a plan or a function as middleware that panics | 500 | `Panic` |
+//! | one of these that exceeds [`Timeouts::handler`](crate::Timeouts::handler) | 503 | `Exchange` |
 //!
 //! The handler is not called for a request whose head or body is refused. Neither is middleware beneath the one that has
 //! refused the head. The body of such a request is empty. After its time limit a handler is dropped, and the middleware around
@@ -149,6 +149,7 @@
 //!
 //! Middleware does not see:
 //!
+//! - the panic of a type with `impl Middleware`, or its own wait beyond the time limit: they end the request with all around it
 //! - a request that never reaches a handler, such as one with a malformed head or an unknown expectation (417)
 //! - a peer that leaves before the end of its request
 //! - the arrival of a response that is not streamed

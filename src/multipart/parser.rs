@@ -102,10 +102,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
                 State::Epilogue => {
                     let skipped = ready!(self.poll_epilogue(cx));
                     self.record_failure(skipped)?;
-                    self.state = State::Done;
-                    if let Some(on_end) = self.on_end {
-                        on_end(&mut self.source);
-                    }
+                    self.end();
                 }
                 State::Done => return Poll::Ready(Ok(false)),
                 State::Failed => return Poll::Ready(Err(self.failure())),
@@ -237,6 +234,13 @@ impl<R: AsyncRead + Unpin> Parser<R> {
                 })?;
                 Ok(State::Head { searched: 0 })
             }
+        }
+    }
+
+    fn end(&mut self) {
+        self.state = State::Done;
+        if let Some(on_end) = self.on_end {
+            on_end(&mut self.source);
         }
     }
 

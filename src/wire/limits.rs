@@ -81,12 +81,12 @@ pub struct Limits {
     /// Bytes of memory that peers may fill, over all connections of the server. Default: a quarter of the memory of the
     /// machine, or of the control group of the process, whichever is less. 512 MiB if the system reports neither.
     ///
-    /// Counted are buffered bodies, responses that wait for their peers, kept forwarded responses, decoded content and
-    /// the windows of its decoders, bodies that layers of tower wrap, parts of multipart content, messages of WebSockets, the
-    /// states of codings, heads of more than 16 KiB, and reads of more. Not counted are smaller heads, bodies up to 16 KiB and responses up to 64 KiB, because
-    /// [`Limits::connections_max`] bounds their number. Nor is the memory of handlers, even while they write it to a slow
-    /// peer. An allocator may keep as much again or more: see [operation](crate::guide). The system takes its part for
-    /// each connection.
+    /// Counted are buffered bodies, responses that wait for their peers, kept forwarded responses, decoded content and the
+    /// windows of its decoders, bodies that layers of tower wrap, parts of multipart content, messages of WebSockets, the
+    /// states of codings, heads of more than 16 KiB, and reads of more. Not counted are smaller heads, bodies up to 16 KiB and
+    /// responses up to 64 KiB, because [`Limits::connections_max`] bounds their number. Nor is the memory of handlers, even
+    /// while they write it to a slow peer. An allocator may keep as much again or more: see [operation](crate::guide). The
+    /// system takes its part for each connection.
     ///
     /// A body of more than 16 KiB takes its memory before it is received. Others wait in turn meanwhile. A quarter is
     /// for bodies of up to 256 KiB alone, which do not wait behind large ones. A body that can never fit into the rest

@@ -189,6 +189,11 @@ impl FilteredBody {
         Ok(self.piece.len())
     }
 
+    /// Drops the current piece, which has been read.
+    pub(super) fn consume_piece(&mut self) {
+        self.piece.start = self.piece.end;
+    }
+
     /// Shortens the current piece to its first `count` bytes. The others become the next piece.
     pub(super) fn truncate_piece(&mut self, count: usize) {
         self.piece.end = self.piece.start + count;

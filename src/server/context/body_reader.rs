@@ -98,6 +98,11 @@ impl<'a> BodyReader<'a> {
         let decoders = DecoderChain::from_headers(&self.request.headers, limit)?.unwrap_or_default();
         self.decoder = Some(Box::new(ContentDecoder::new(decoders, limit)));
         self.claims = self.may_claim();
+        // The piece that another reader has read last would be decoded.
+        self.incoming.consume_piece();
+        if let Some(filtered) = &mut self.filtered {
+            filtered.consume_piece();
+        }
         Ok(self)
     }
 
@@ -131,7 +136,7 @@ impl<'a> BodyReader<'a> {
     /// Gives up a claim, after the end of the body.
     pub(crate) fn release(&mut self) {
         if self.claims {
-            self.incoming.release_claim();
+            self.incoming.taken.is_claimed = false;
         }
     }
 
@@ -175,7 +180,7 @@ impl<'a> BodyReader<'a> {
     /// Whether no other reader has claimed the content, which is not in memory, where it could be read again.
     fn may_claim(&self) -> bool {
         let is_kept = !self.request.body.is_empty() && !self.request.body.is_partial();
-        !is_kept && !self.incoming.is_claimed()
+        !is_kept && !self.incoming.taken.is_claimed
     }
 
     /// Makes the next piece the current one, if it has already arrived and need not be decoded. Returns whether it did.
@@ -300,7 +305,7 @@ impl<'a> BodyReader<'a> {
                 let arrived =
                     self.conn.poll_shared(cx, |cx, conn, bounds| self.incoming.poll_piece(cx, conn, bounds));
                 if self.claims && matches!(arrived, Poll::Ready(Ok(1..))) {
-                    self.incoming.claim();
+                    self.incoming.taken.is_claimed = true;
                 }
                 arrived
             }
@@ -309,7 +314,7 @@ impl<'a> BodyReader<'a> {
 
     /// Whether a part of the body is lost for this reader.
     fn is_lost(&self) -> bool {
-        self.incoming.has_discarded() || (self.incoming.is_claimed() && !self.claims)
+        self.incoming.has_discarded() || (self.incoming.taken.is_claimed && !self.claims)
     }
 
     /// The current piece, in its content codings.

@@ -190,7 +190,7 @@ impl Context {
     /// As [`Context::buffer_body`], with `most` in place of [`Limits::body_max`](crate::Limits::body_max).
     pub async fn buffer_body_up_to(&mut self, most: usize) -> io::Result<()> {
         let incoming = self.exchange.incoming.get_mut();
-        if incoming.has_discarded() || incoming.is_claimed() {
+        if incoming.has_discarded() || incoming.taken.is_claimed {
             return Err(ExchangeError::Discarded.into());
         }
         let buffered = self.receive_body(most).await;

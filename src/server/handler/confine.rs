@@ -11,12 +11,10 @@ use std::sync::Mutex;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
-use super::body_plan::BodyPlan;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::lock;
 use crate::message::Status;
 use crate::net::{ConnEntry, Peer, Timer, TimerSlot};
-use crate::server::context::Context;
 use crate::server::error::{Error, Result};
 use crate::server::exchange::SharedConn;
 
@@ -27,10 +25,10 @@ thread_local! {
 
 /// Polls a handler until it is `None`. If it panics, or waits although its time is over, the error is its outcome.
 #[inline]
-fn poll_confined(
-    mut handling: Pin<&mut Option<impl Future<Output = Result>>>,
+fn poll_confined<T>(
+    mut handling: Pin<&mut Option<impl Future<Output = Result<T>>>>,
     cx: &mut task::Context<'_>,
-) -> Poll<Result> {
+) -> Poll<Result<T>> {
     let Some(handler) = handling.as_mut().as_pin_mut() else { return Poll::Pending };
     match catch_unwind(AssertUnwindSafe(|| handler.poll(cx))) {
         Ok(Poll::Pending) => match TIME_OVER.take() {
@@ -45,7 +43,7 @@ fn poll_confined(
 /// Runs what `begin` begins. If it panics, or waits although its time is over, the error is the outcome.
 ///
 /// The future is made in its place: one that is passed would be kept twice, as an argument and where it is polled.
-pub(crate) async fn confined<F: Future<Output = Result>>(begin: impl FnOnce() -> F) -> Result {
+pub(crate) async fn confined<T, F: Future<Output = Result<T>>>(begin: impl FnOnce() -> F) -> Result<T> {
     let mut handling = pin!(Some(async { begin().await }));
     poll_fn(|cx| poll_confined(handling.as_mut(), cx)).await
 }
@@ -59,17 +57,14 @@ fn give_up<F>(mut handling: Pin<&mut Option<F>>, limit: Duration) -> Error {
     }
 }
 
-/// Calls a handler that answers at once. If it panics, the error is its outcome.
+/// Runs what answers at once.
+///
+/// # Errors
+///
+/// Fails if it panics.
 #[inline]
-pub(crate) fn call_confined(handle: impl FnOnce() -> Option<Result>) -> Option<Result> {
-    catch_unwind(AssertUnwindSafe(handle)).unwrap_or_else(|panic| Some(Err(HandlerPanicked::error(panic))))
-}
-
-/// Has a handler plan. If it panics, the request is refused with the error.
-#[inline]
-pub(crate) fn plan_confined(ctx: &mut Context, plan: impl FnOnce(&mut Context) -> BodyPlan) -> BodyPlan {
-    let planned = catch_unwind(AssertUnwindSafe(|| plan(ctx)));
-    planned.unwrap_or_else(|panic| ctx.refuse(HandlerPanicked::error(panic)))
+pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(HandlerPanicked::error)
 }
 
 /// The time limit of a handler, and of the middleware around it.

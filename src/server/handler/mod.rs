@@ -11,7 +11,7 @@ pub use body_plan::BodyPlan;
 pub(crate) use confine::is_panic;
 #[cfg(feature = "tower")]
 pub(crate) use confine::take_panic;
-pub(crate) use confine::{HandlerTime, call_confined, confined, is_time_over, plan_confined, time_over};
+pub(crate) use confine::{HandlerTime, caught, confined, is_time_over, time_over};
 pub(crate) use handler::BoxedFuture;
 pub use handler::{AsyncHandler, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
 pub(crate) use refusal::Refusal;

@@ -6,7 +6,7 @@ use std::future::ready;
 
 use super::middleware::Middleware;
 use crate::message::Status;
-use crate::server::handler::{BoxedFuture, Refusal, call_confined, confined, plan_confined};
+use crate::server::handler::{BoxedFuture, Refusal, caught, confined};
 use crate::server::{BodyPlan, Context, Handler, Result};
 
 /// A handler with middleware around it.
@@ -54,6 +54,13 @@ impl<M: Middleware, H: Handler> Handler for Wrapped<M, H> {
         self.middleware.call_now(ctx, &self.inner)
     }
 
+    #[inline]
+    fn handle_confined(&self, ctx: &mut Context) -> impl Future<Output = Result> {
+        // Not confined, since each layer would double its depth of types. Middleware confines what it runs beside `next`:
+        // functions and stores of the application, and waits of its own.
+        self.middleware.call(ctx, &self.inner)
+    }
+
     fn note_route(&self, ctx: &mut Context) {
         self.inner.note_route(ctx);
     }
@@ -82,7 +89,7 @@ struct Inner<H>(H);
 impl<H: Handler> Handler for Inner<H> {
     #[inline]
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        let plan = plan_confined(ctx, |ctx| self.0.on_head(ctx));
+        let plan = caught(|| self.0.on_head(ctx)).unwrap_or_else(|panicked| ctx.refuse(panicked));
         if let BodyPlan::Refuse(status) = plan {
             Refusal::note_passed(ctx, status);
         }
@@ -96,7 +103,7 @@ impl<H: Handler> Handler for Inner<H> {
 
     #[inline]
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
-        call_confined(|| self.0.handle_now(ctx))
+        caught(|| self.0.handle_now(ctx)).unwrap_or_else(|panicked| Some(Err(panicked)))
     }
 
     #[inline]
