@@ -53,7 +53,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         &["client", "descriptors", "http_types", "lines", "memory", "message", "net", "runtime", "server"],
     ),
     ("access_log", &["lines", "message", "server"]),
-    ("blocking", &["client", "message", "runtime"]),
+    ("blocking", &["client", "memory", "message", "runtime"]),
     ("compress", &["coding", "error_text", "memory", "message", "runtime", "server"]),
     ("cookies", &["message"]),
     ("cors", &["error_text", "message", "server"]),

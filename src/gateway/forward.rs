@@ -23,7 +23,7 @@ impl Context {
     /// Once it reads no more, the rest of the request's body is not forwarded. Trailers are forwarded, except under the name of
     /// a field that this server has set in the forwarded request or in `ctx.response`. Names that a
     /// [`ForwardAuth`](crate::middleware::ForwardAuth) copies are left out as well. Interim responses, such as 103, are sent as
-    /// they arrive (RFC 9110 §15.2), but not to a peer with HTTP/1.0. Those that are not sent may have
+    /// they arrive (RFC 9110 §15.2), but not to a peer with HTTP/1.0. The ones that are not sent may have
     /// [`ClientLimits::head_max`](crate::client::ClientLimits::head_max) bytes together. Fields that are already set in
     /// `ctx.response` are added to those of the response.
     ///

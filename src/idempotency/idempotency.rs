@@ -35,9 +35,10 @@ use crate::server::{BodyPlan, Context, Error, Forwarded, Handler, Middleware, Re
 /// for each request anew. Cookies, links and other lines that add up stand beside those of the handler.
 ///
 /// A response is kept if the handler succeeds with a status below 500. The key is free again if the handler, or middleware
-/// beneath this, fails, panics or exceeds its time, and if the request is dropped by a time limit around this. The client learns of that from the response. A handler that may have done half of its work answers by
-/// itself instead. A streamed response, or one larger than [`Idempotency::response_max`], is not kept, but the key is. The
-/// content of a request counts only if the plan is to buffer it.
+/// beneath this, fails, panics or exceeds its time, and if the request is dropped by a time limit around this. The client
+/// learns of that from the response. A handler that may have done half of its work answers by itself instead. A streamed
+/// response, or one larger than [`Idempotency::response_max`], is not kept, but the key is. The content of a request counts
+/// only if the plan is to buffer it.
 ///
 /// An error of the store before the call of the handler is the response. After a later error, which is
 /// [reported](crate::Server::on_error), the response of the handler is sent, and the key stays claimed.

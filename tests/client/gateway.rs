@@ -295,7 +295,7 @@ fn a_100_that_the_gateway_sends_itself_is_not_forwarded_rfc9110_15_2() {
     }
 }
 
-/// Those that the gateway drops are bounded as those that a client drops, or a server behind could send them for ever. The
+/// Interim responses that the gateway drops are bounded as those of a client, or a server behind could send them for ever. The
 /// pace of a peer that gets them bounds the others.
 #[test]
 fn interim_responses_that_reach_nobody_are_bounded_rfc9110_15_2() {

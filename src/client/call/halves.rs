@@ -173,8 +173,8 @@ impl CallReader {
     ///
     /// From the first call on, each interim response waits to be taken, and with it the rest of the response. Only afterwards
     /// does the writer find that the server reads no more. Interim responses before the first call are dropped, unless the
-    /// request has no body to write. Those that are dropped may have
-    /// [`ClientLimits::head_max`](crate::client::ClientLimits::head_max) bytes together.
+    /// request has no body to write. The dropped ones may have [`ClientLimits::head_max`](crate::client::ClientLimits::head_max)
+    /// bytes together.
     ///
     /// # Errors
     ///

@@ -345,7 +345,7 @@ mod tests {
             response.headers.set("last-modified", MODIFIED).unwrap();
             response.headers.set("vary", "accept").unwrap();
             response.headers.set("cache-control", "max-age=60").unwrap();
-            response.headers.set("expires", "0").unwrap();
+            response.headers.set("expires", "Fri, 31 Dec 9999 23:59:59 GMT").unwrap();
             response.trailers.set("x-sum", 1).unwrap();
             response.status = status;
             let hold = response.check_preconditions(request);
