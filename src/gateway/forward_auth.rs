@@ -6,7 +6,6 @@ use super::forwarded_fields::merge_heads;
 use super::relay::gateway_error;
 use crate::client::Balancer;
 use crate::message::{FieldName, Headers, MessageError, Request, Response, Status};
-use crate::server::handler::confined;
 use crate::server::middleware::{Middleware, defer_body, handle_deferred};
 use crate::server::{BodyPlan, Context, Error, Handler, Result};
 
@@ -98,8 +97,7 @@ impl Middleware for ForwardAuth {
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         let mut answer = Response::new();
         let check = self.inner.check(ctx)?;
-        let sent = async { self.inner.servers.send(&check, &mut answer).await.map_err(gateway_error) };
-        confined(|| sent).await?;
+        self.inner.servers.send(&check, &mut answer).await.map_err(gateway_error)?;
         if answer.status.is_success() {
             self.inner.copy_fields(&answer, &mut ctx.request);
             CopiedNames::note(ctx, &self.inner.copied);

@@ -10,7 +10,6 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::message::{FieldName, Status};
 use crate::runtime::{boxed, timeout};
-use crate::server::handler::confined;
 use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
 /// Bounds how many requests a handler has in flight, on all cores together.
@@ -78,7 +77,7 @@ impl ConcurrencyLimit {
         let permit = match self.permits.try_acquire() {
             Ok(permit) => Some(permit),
             Err(_) if self.wait.is_zero() => None,
-            Err(_) => boxed(|| confined(|| self.acquire(ctx))).await?,
+            Err(_) => boxed(|| self.acquire(ctx)).await?,
         };
         permit.ok_or_else(|| unavailable(ctx, GuardKind::ConcurrencyLimit))
     }

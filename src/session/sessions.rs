@@ -14,7 +14,7 @@ use super::session_store::{SessionStore, StoredSession};
 use crate::message::{MessageError, Request, Response, SetCookie};
 use crate::runtime::boxed;
 use crate::server::context::Extensions;
-use crate::server::handler::{confined, is_panic, is_time_over};
+use crate::server::handler::{is_panic, is_time_over};
 use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, StateSaver};
 
 /// Middleware that loads the session of each request from a [`SessionStore`], and saves the changes of its handler.
@@ -111,7 +111,7 @@ impl<S: SessionStore> Middleware for Sessions<S> {
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        let loaded = confined(|| self.keeper.load(&ctx.request)).await?;
+        let loaded = self.keeper.load(&ctx.request).await?;
         ctx.check_peer().await?;
         if let Some(loaded) = loaded {
             ctx.extensions.insert(loaded);
@@ -123,7 +123,7 @@ impl<S: SessionStore> Middleware for Sessions<S> {
         // A handler that was stopped may have made half of its change.
         let is_cut = outcome.as_ref().is_err_and(|error| is_panic(error) || is_time_over(error));
         let saved = match !is_cut && self.keeper.is_save_due(saved_here.0) {
-            true => confined(|| saved_here.0.save_state()).await,
+            true => saved_here.0.save_state().await,
             false => Ok(()),
         };
         drop(saved_here);

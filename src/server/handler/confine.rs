@@ -4,12 +4,13 @@ use std::any::Any;
 use std::cell::Cell;
 use std::error::Error as StdError;
 use std::fmt;
-use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
+
+use pin_project_lite::pin_project;
 
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::lock;
@@ -23,37 +24,63 @@ thread_local! {
     static TIME_OVER: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// Polls a handler until it is `None`. If it panics, or waits although its time is over, the error is its outcome.
+/// Runs what `begin` begins. If it panics, or waits although its time is over, the error is the outcome.
 #[inline]
-fn poll_confined<T>(
-    mut handling: Pin<&mut Option<impl Future<Output = Result<T>>>>,
-    cx: &mut task::Context<'_>,
-) -> Poll<Result<T>> {
-    let Some(handler) = handling.as_mut().as_pin_mut() else { return Poll::Pending };
-    match catch_unwind(AssertUnwindSafe(|| handler.poll(cx))) {
-        Ok(Poll::Pending) => match TIME_OVER.take() {
-            Some(limit) => Poll::Ready(Err(give_up(handling, limit))),
-            None => Poll::Pending,
-        },
-        Ok(ready) => ready,
-        Err(panic) => Poll::Ready(Err(HandlerPanicked::error(panic))),
+pub(crate) fn confined<T, F: Future<Output = Result<T>>>(begin: impl FnOnce() -> F) -> Confined<F> {
+    match caught(begin) {
+        Ok(handling) => Confined::Running { handling },
+        Err(panicked) => Confined::Over { panicked: Some(panicked) },
     }
 }
 
-/// Runs what `begin` begins. If it panics, or waits although its time is over, the error is the outcome.
-///
-/// The future is made in its place: one that is passed would be kept twice, as an argument and where it is polled.
-pub(crate) async fn confined<T, F: Future<Output = Result<T>>>(begin: impl FnOnce() -> F) -> Result<T> {
-    let mut handling = pin!(Some(async { begin().await }));
-    poll_fn(|cx| poll_confined(handling.as_mut(), cx)).await
+pin_project! {
+    /// A handler, or middleware, as what is around it awaits it: see [`confined`].
+    ///
+    /// A type of its own, since a future of an `async` function would have several types more for each layer, and the compiler
+    /// gives up at some depth.
+    #[project = ConfinedState]
+    pub(crate) enum Confined<F> {
+        Running {
+            #[pin]
+            handling: F,
+        },
+        /// It was dropped at the end of its time, or panicked as it began.
+        Over {
+            panicked: Option<Error>,
+        },
+    }
 }
 
-/// Drops a handler whose time is over. It may panic then, which is the error in place of that of the time.
-#[cold]
-fn give_up<F>(mut handling: Pin<&mut Option<F>>, limit: Duration) -> Error {
-    match catch_unwind(AssertUnwindSafe(|| handling.set(None))) {
-        Ok(()) => time_over(limit),
-        Err(panic) => HandlerPanicked::error(panic),
+impl<T, F: Future<Output = Result<T>>> Future for Confined<F> {
+    type Output = Result<T>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Result<T>> {
+        let handling = match self.as_mut().project() {
+            ConfinedState::Running { handling } => handling,
+            ConfinedState::Over { panicked } => {
+                return panicked.take().map_or(Poll::Pending, |panicked| Poll::Ready(Err(panicked)));
+            }
+        };
+        match catch_unwind(AssertUnwindSafe(|| handling.poll(cx))) {
+            Ok(Poll::Pending) => match TIME_OVER.take() {
+                Some(limit) => Poll::Ready(Err(self.give_up(limit))),
+                None => Poll::Pending,
+            },
+            Ok(ready) => ready,
+            Err(panic) => Poll::Ready(Err(HandlerPanicked::error(panic))),
+        }
+    }
+}
+
+impl<F> Confined<F> {
+    /// Drops a handler whose time is over. It may panic then, which is the error in place of that of the time.
+    #[cold]
+    fn give_up(mut self: Pin<&mut Self>, limit: Duration) -> Error {
+        match catch_unwind(AssertUnwindSafe(|| self.set(Confined::Over { panicked: None }))) {
+            Ok(()) => time_over(limit),
+            Err(panic) => HandlerPanicked::error(panic),
+        }
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::deferred::{defer_body, handle_deferred};
 use super::middleware::Middleware;
 use crate::message::{FieldName, Request};
-use crate::server::handler::{caught, confined};
 use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 
 /// Refuses the requests for which `check` fails, with its error. The body of a refused request is not received.
@@ -157,7 +156,7 @@ impl<F: Fn(&mut Context) -> Result + 'static> Middleware for Guard<F> {
 impl<F: Fn(&mut Context) -> Result> Guard<F> {
     #[inline]
     fn check(&self, ctx: &mut Context) -> Result {
-        caught(|| self.0(ctx)).flatten().inspect_err(|_| ctx.count_refusal(GuardKind::Function))
+        self.0(ctx).inspect_err(|_| ctx.count_refusal(GuardKind::Function))
     }
 }
 
@@ -171,8 +170,7 @@ impl<F: AsyncFn(&mut Context) -> Result + 'static> Middleware for AsyncGuard<F> 
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        let checked = confined(|| self.0(ctx)).await;
-        checked.inspect_err(|_| ctx.count_refusal(GuardKind::Function))?;
+        self.0(ctx).await.inspect_err(|_| ctx.count_refusal(GuardKind::Function))?;
         handle_deferred(ctx, next).await
     }
 }

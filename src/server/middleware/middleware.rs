@@ -1,7 +1,6 @@
 //! [`Middleware`], which surrounds a handler.
 
 use super::next::Next;
-use crate::server::handler::confined;
 use crate::server::{BodyPlan, Context, Handler, Result};
 
 /// A log, a guard, limits, compression: all that surrounds a handler. See the [module](crate::middleware).
@@ -96,6 +95,6 @@ where
     F: AsyncFn(&mut Context, Next<'_>) -> Result + 'static,
 {
     fn call(&self, ctx: &mut Context, next: &impl Handler) -> impl Future<Output = Result> {
-        confined(move || self(ctx, Next::new(next)))
+        self(ctx, Next::new(next))
     }
 }

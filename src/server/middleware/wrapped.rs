@@ -54,13 +54,6 @@ impl<M: Middleware, H: Handler> Handler for Wrapped<M, H> {
         self.middleware.call_now(ctx, &self.inner)
     }
 
-    #[inline]
-    fn handle_confined(&self, ctx: &mut Context) -> impl Future<Output = Result> {
-        // Not confined, since each layer would double its depth of types. Middleware confines what it runs beside `next`:
-        // functions and stores of the application, and waits of its own.
-        self.middleware.call(ctx, &self.inner)
-    }
-
     fn note_route(&self, ctx: &mut Context) {
         self.inner.note_route(ctx);
     }
