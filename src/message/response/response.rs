@@ -510,8 +510,8 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails, without changes, if `base` is not a URL or path without a query. The same goes for a `prefix` that begins
-    /// without a `/`.
+    /// Fails, without changes, if `base` is not a URL or path without a query. The same goes for a `prefix` that is not a path,
+    /// begins with `//`, or has a `;` or `\`.
     ///
     /// # Examples
     ///

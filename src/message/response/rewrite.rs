@@ -23,19 +23,17 @@ const CONTENT_LOCATION: FieldName<'static> = FieldName::new("content-location");
 const REFRESH: FieldName<'static> = FieldName::new("refresh");
 
 /// Where a server is, and where its gateway offers it.
-struct Place<'a> {
-    /// Without a slash at its end.
-    prefix: &'a str,
+struct Place {
+    /// As it is sent, without a slash at its end.
+    prefix: String,
     base: Target,
     /// Whether the origin of `base` is known.
     has_origin: bool,
 }
 
-impl<'a> Place<'a> {
-    fn new(prefix: &'a str, base: &str) -> Result<Place<'a>, TargetError> {
-        if !matches!(prefix.as_bytes(), [] | [b'/', ..]) {
-            return Err(TargetError::Form);
-        }
+impl Place {
+    fn new(prefix: &str, base: &str) -> Result<Place, TargetError> {
+        let prefix = normalized_prefix(prefix)?;
         let path = TargetBase::parse(base)?.target(["", "/"])?;
         let has_origin = path.authority().is_some();
         // References are resolved at a URL. No name ends in `.invalid` (RFC 2606 §2).
@@ -44,7 +42,7 @@ impl<'a> Place<'a> {
         } else {
             Target::from_origin(NOWHERE)?.resolve(path.as_str().as_bytes())?
         };
-        Ok(Place { prefix: prefix.strip_suffix('/').unwrap_or(prefix), base, has_origin })
+        Ok(Place { prefix, base, has_origin })
     }
 
     /// The path of the server, without a slash at its end.
@@ -98,7 +96,7 @@ impl<'a> Place<'a> {
         // Such a path is read as the name of a host (RFC 3986 §4.2).
         let names_host = self.prefix.is_empty() && rest.starts_with("//");
         let slash = if self.prefix.is_empty() && !rest.starts_with('/') { "/" } else { "" };
-        (!names_host).then(|| [self.prefix, slash, rest].concat())
+        (!names_host).then(|| [&self.prefix, slash, rest].concat())
     }
 
     fn move_cookies(&self, headers: &mut Headers) {
@@ -150,7 +148,7 @@ impl<'a> Place<'a> {
         let above = path.strip_suffix('/').unwrap_or(path);
         match rest_below(above, self.base_path()) {
             Some(_) if self.prefix.is_empty() => Some("/".into()),
-            Some(_) => Some(self.prefix.into()),
+            Some(_) => Some(self.prefix.clone()),
             None => self.moved_path(path),
         }
     }
@@ -165,6 +163,22 @@ impl<'a> Place<'a> {
         let is_suffix = host.get(rest..).is_some_and(|end| end.eq_ignore_ascii_case(domain));
         is_suffix && (rest == 0 || host.as_bytes()[rest - 1] == b'.')
     }
+}
+
+/// A prefix as it is sent, without a slash at its end.
+///
+/// # Errors
+///
+/// Fails if it is no path, if browsers take it for the name of a host, or if it would end within the `path` of a cookie.
+fn normalized_prefix(prefix: &str) -> Result<String, TargetError> {
+    if prefix.is_empty() {
+        return Ok(String::new());
+    }
+    if !prefix.starts_with('/') || prefix.starts_with("//") || prefix.contains(['\\', ';']) {
+        return Err(TargetError::Form);
+    }
+    let path = TargetBase::parse(prefix)?.target(["", "/"])?;
+    Ok(path.as_str().trim_end_matches('/').to_owned())
 }
 
 const NOWHERE: &str = "http://nowhere.invalid";
@@ -264,6 +278,8 @@ mod tests {
         ] {
             check_field("location", place, reference, reference);
         }
+        check_field("location", ["/caf\u{e9} x", "/v1"], "/v1/a", "/caf%C3%A9%20x/a");
+        check_field("set-cookie", ["/caf\u{e9}", "/v1"], "a=1; path=/v1", "a=1; path=/caf%C3%A9");
         let mut twice = Response::new();
         twice.headers.append("location", "/v1/a").unwrap();
         twice.headers.append("location", "/v1/b").unwrap();
@@ -315,6 +331,14 @@ mod tests {
             ("/shop", "ftp://a"),
             ("/shop", "/v1?a"),
             ("/shop", "http://u@a"),
+            ("//shop", "/v1"),
+            ("/\\shop", "/v1"),
+            ("/\t/shop", "/v1"),
+            ("/shop\r\nx-more: 1", "/v1"),
+            ("/shop;a", "/v1"),
+            ("/shop?a", "/v1"),
+            ("/shop#a", "/v1"),
+            ("http://shop", "/v1"),
         ] {
             assert!(Response::new().rewrite_below(prefix, base).is_err(), "{prefix} {base}");
         }
