@@ -20,6 +20,7 @@ use super::path::Links;
 use super::resource::StoredCoding;
 use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot, read, truncate_to_second};
 use crate::coding::{Coding, encode_once, essence, is_compressible};
+use crate::descriptors::with_descriptors;
 use crate::memory::lock;
 use crate::message::text::percent;
 use crate::runtime::available_cores;
@@ -105,7 +106,8 @@ impl CompressedStore {
 
     /// Opens the copy with this name, if it was made of this content.
     fn find(&self, name: &str, whole: &Snapshot) -> Option<Snapshot> {
-        let opened = self.root.current_dir().and_then(|dir| dir.open(name.as_bytes(), Links::Refused));
+        let open = || self.root.current_dir().and_then(|dir| dir.open(name.as_bytes(), Links::Refused));
+        let opened = with_descriptors(open);
         let Ok(Node::File(file, metadata)) = opened else { return None };
         let is_current =
             metadata.modified().is_ok_and(|modified| is_same_time(modified, time_of_copy(whole)));
@@ -128,7 +130,9 @@ impl CompressedStore {
         let directory = &self.root.current_dir()?.path;
         let temporary = directory.join(format!(".{name}.{}", process::id()));
         let _ = fs::remove_file(&temporary);
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+        let mut create = OpenOptions::new();
+        create.write(true).create_new(true);
+        let mut file = with_descriptors(|| create.open(&temporary))?;
         let written = write(&mut file, &encoded, whole);
         let moved = written.and_then(|()| fs::rename(&temporary, directory.join(name)));
         moved.inspect_err(|_| drop(fs::remove_file(&temporary)))

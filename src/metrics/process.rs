@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::metrics_writer::Writer;
+use crate::descriptors::makes_room_after;
 
 /// The resources that the process has taken, by the files of Linux in `/proc`. `None` on other systems.
 pub(super) struct ProcessInfo {
@@ -17,13 +18,13 @@ pub(super) struct ProcessInfo {
 
 impl ProcessInfo {
     pub(super) fn read() -> ProcessInfo {
-        let stat = fs::read_to_string("/proc/self/stat");
+        let stat = read("/proc/self/stat");
         ProcessInfo {
-            resident_bytes: fs::read_to_string("/proc/self/status").ok().and_then(|status| resident(&status)),
-            cpu_seconds: stat.as_ref().ok().and_then(|stat| cpu_seconds(stat)),
+            resident_bytes: read("/proc/self/status").and_then(|status| resident(&status)),
+            cpu_seconds: stat.as_ref().and_then(|stat| cpu_seconds(stat)),
             open_fds: open_fds(),
-            max_fds: fs::read_to_string("/proc/self/limits").ok().and_then(|limits| max_fds(&limits)),
-            started: stat.ok().and_then(|stat| started(&stat, &fs::read_to_string("/proc/stat").ok()?)),
+            max_fds: max_fds(),
+            started: stat.and_then(|stat| started(&stat, &read("/proc/stat")?)),
         }
     }
 
@@ -50,6 +51,14 @@ impl ProcessInfo {
         }
         let help = "The version of the crate, by its label.";
         writer.gauge("corehttp_build_info", help).value(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    }
+}
+
+/// Reads a file, once more if there was no descriptor and idle connections close. No core waits until they have.
+fn read(path: &str) -> Option<String> {
+    match fs::read_to_string(path) {
+        Err(error) if makes_room_after(&error) => fs::read_to_string(path).ok(),
+        text => text.ok(),
     }
 }
 
@@ -86,10 +95,15 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     Some(ticks / 100.0)
 }
 
-/// The line is `Max open files            1024                 524288               files`; the first is in force.
-fn max_fds(limits: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
+/// By a call that needs no descriptor, since the number is wanted most when there is none.
+#[cfg(unix)]
+fn max_fds() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+#[cfg(not(unix))]
+fn max_fds() -> Option<u64> {
+    None
 }
 
 /// The 22nd field, in ticks since the start of the machine, which is the line `btime` of the other file.
@@ -111,10 +125,6 @@ mod tests {
         assert_eq!(counted, [Some(0), Some(COUNTED_MAX as u64 - 1), None]);
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 99";
         assert_eq!((cpu_seconds(stat), cpu_seconds("7 (a) S 1")), (Some(3.0), None));
-        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            40   524288   files\n";
-        assert_eq!(max_fds(limits), Some(40));
-        let unlimited = "Max open files            unlimited   unlimited   files\n";
-        assert_eq!((max_fds(unlimited), max_fds("")), (None, None));
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 150 99";
         assert_eq!(started(stat, "cpu 1\nbtime 1000\n"), Some(1001.5));
         assert_eq!((started(stat, "cpu 1\n"), started("7 (a) S 1", "btime 1\n")), (None, None));

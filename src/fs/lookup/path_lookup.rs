@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::descriptors::is_out_of_descriptors;
 use crate::fs::cache::Cache;
 use crate::fs::content_type::{Charset, content_type, media_type};
 use crate::fs::listing::{DirEntry, DirListing, ENTRIES_MAX, Sort};
@@ -275,7 +276,7 @@ impl PathLookup {
         let copies = self.copies.as_ref().filter(|_| whole.is_strong && whole.is_settled);
         let mut encoded = Vec::new();
         for stored in StoredCoding::ALL {
-            let sibling = self.sibling(vhost, path, &whole, stored, previous);
+            let sibling = self.sibling(vhost, path, &whole, stored, previous)?;
             let copy = |copies: &CompressFn| copies(&kept_as, &description.content_type, &whole, stored);
             let found = sibling.or_else(|| copies.and_then(|(copies, _)| copy(copies)));
             encoded.extend(found.map(|snapshot| (stored.coding, snapshot)));
@@ -285,7 +286,7 @@ impl PathLookup {
     }
 
     /// The precompressed sibling of a file, if it is smaller, and older by at most a second. A sibling that cannot be
-    /// read is ignored.
+    /// read is ignored, but not for want of a descriptor: it may be there in a moment.
     fn sibling(
         &self,
         vhost: &VirtualHost,
@@ -293,15 +294,17 @@ impl PathLookup {
         whole: &Snapshot,
         stored: StoredCoding,
         previous: Option<&Resource>,
-    ) -> Option<Snapshot> {
+    ) -> io::Result<Option<Snapshot>> {
         if self.precompressed == Precompressed::Ignored {
-            return None;
+            return Ok(None);
         }
         let previous = previous.and_then(|resource| resource.snapshot(Some(stored.coding)));
         let options = self.read_options(vhost, path, previous);
-        let opened = vhost.root.open(&[path, stored.suffix.as_bytes()].concat(), self.links, options);
-        let Ok(Opened::File(snapshot)) = opened else { return None };
-        snapshot.may_replace(whole).then_some(snapshot)
+        match vhost.root.open(&[path, stored.suffix.as_bytes()].concat(), self.links, options) {
+            Ok(Opened::File(snapshot)) => Ok(snapshot.may_replace(whole).then_some(snapshot)),
+            Err(error) if is_out_of_descriptors(&error) => Err(error),
+            Ok(_) | Err(_) => Ok(None),
+        }
     }
 
     fn open(&self, vhost: &VirtualHost, path: &[u8], previous: Option<&Resource>) -> io::Result<Opened> {

@@ -1873,6 +1873,39 @@ mod changing {
         });
     }
 
+    /// A cache would give a response that lacks `vary` to everybody.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_sibling_is_found_or_the_request_fails_where_descriptors_are_few() {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+        alone(
+            "files::files::changing::a_sibling_is_found_or_the_request_fails_where_descriptors_are_few",
+            || {
+                let root = tree(&[]);
+                fs::write(root.path().join("a.js"), "a".repeat(220_000)).unwrap();
+                fs::write(root.path().join("a.js.gz"), "a".repeat(200_000)).unwrap();
+                let served = Served::new(files(root.path()).precompressed(true).cache(UNCACHED));
+                let mut peer = served.connect();
+                let mut ask = || {
+                    peer.send(get("/a.js", "accept-encoding: gzip\r\n"));
+                    peer.receive()
+                };
+                assert_eq!(field(&ask(), "content-encoding"), Some("gzip"));
+                setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
+                let mut taken = use_up_descriptors();
+                let mut statuses = Vec::new();
+                for _ in 0..8 {
+                    let received = ask();
+                    let is_coded = field(&received, "content-encoding") == Some("gzip");
+                    assert_eq!(is_coded, status(&received) == 200, "{}", &received[..200]);
+                    statuses.push(status(&received));
+                    taken.pop();
+                }
+                assert!(statuses.starts_with(&[500]) && statuses.ends_with(&[200]), "{statuses:?}");
+            },
+        );
+    }
+
     /// A file that is requested is worth more than a connection that nobody uses.
     #[cfg(target_os = "linux")]
     #[test]

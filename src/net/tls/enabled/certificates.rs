@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::SystemTime;
 
 use memchr::memmem;
+use rustls_native_certs::load_native_certs;
 use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
@@ -20,6 +22,7 @@ use super::ConfigError;
 use super::config_cache::{Parts, Replaceable};
 use super::session::Cryptography;
 use super::validity::Validity;
+use crate::descriptors::{CLOSING_TIME, RETRIES_MAX, makes_room_after};
 
 /// The trusted certificate authorities of one side, at least one.
 ///
@@ -67,7 +70,15 @@ impl Roots {
     ///
     /// Fails if none is left.
     pub fn from_platform() -> Result<Roots, ConfigError> {
-        let found = rustls_native_certs::load_native_certs();
+        let mut found = load_native_certs();
+        // A file for which there is no descriptor is left out.
+        for _ in 0..RETRIES_MAX {
+            if !found.errors.iter().any(|error| makes_room_after(error)) {
+                break;
+            }
+            thread::sleep(CLOSING_TIME);
+            found = load_native_certs();
+        }
         let mut store = RootCertStore::empty();
         match store.add_parsable_certificates(found.certs) {
             (0, _) => Err(ConfigError::Platform(found.errors.into_iter().next().map(|error| error.into()))),
