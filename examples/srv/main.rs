@@ -51,9 +51,7 @@ fn main() -> corehttp::Result {
     };
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     let client = client(name_server.parse().map_err(corehttp::Error::other)?)?.build();
-    let targets = balance(&client, &service)?
-        .on_change(|report| println!("{}: {:?}", report.origin, report.change))
-        .build();
+    let targets = balance(&client, &service)?.build();
     let server = Server::bind(address).stop_on(shutdown_signal(), Duration::from_secs(10));
     let running = server.start(gateway(targets))?;
     println!("listening on {running}");

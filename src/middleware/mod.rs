@@ -1,11 +1,14 @@
 //! Middleware surrounds handlers: logs, guards, limits, compression, sessions.
 //!
 //! ```
+//! use std::sync::mpsc::{SyncSender, sync_channel};
+//!
 //! use corehttp::middleware::{Middleware, guard, limits, wrap};
 //! use corehttp::{Context, Handler, Result, Server, Status, routes};
 //!
+//! /// Sends a line to a thread of the application, which writes it: no core waits for a terminal.
 //! #[derive(Clone)]
-//! struct Log;
+//! struct Log(SyncSender<String>);
 //!
 //! impl Middleware for Log {
 //!     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
@@ -16,7 +19,8 @@
 //!             Err(_) if ctx.has_responded() => (ctx.response.status, "cut off"),
 //!             Err(error) => (error.status(), ""),
 //!         };
-//!         println!("{} {request} {} {:?} {note}", ctx.peer_addr(), status.as_u16(), ctx.arrived_at().elapsed());
+//!         let took = ctx.arrived_at().elapsed();
+//!         let _ = self.0.try_send(format!("{} {request} {} {took:?} {note}", ctx.peer_addr(), status.as_u16()));
 //!         outcome
 //!     }
 //! }
@@ -37,13 +41,15 @@
 //!         POST "/admin/images" => save,
 //!     },
 //! };
-//! let app = wrap(Log, router);
+//! let (lines, taken) = sync_channel(1_000);
+//! let app = wrap(Log(lines), router);
 //! # let service = Server::new().service(app);
 //! # let respond = |request| corehttp::block_on(service.respond(request)).unwrap();
 //! # assert_eq!(respond(corehttp::Request::get("/")?).text(), Ok("hi"));
 //! # assert_eq!(respond(corehttp::Request::post("/admin/pages")?).status, Status::UNAUTHORIZED);
 //! # let _ = || -> Result {
-//! # let app = wrap(Log, |_: &mut Context| ());
+//! # drop(taken);
+//! # let app = |_: &mut Context| ();
 //! Server::bind("[::]:8080").run(app)
 //! # };
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -139,7 +145,7 @@
 //! | a request, by [`Context::refuse`](crate::Context::refuse) | that of the error | `Handler` |
 //! | a request, by [`BodyPlan::Refuse`](crate::BodyPlan::Refuse) | that of the plan | `Refused` |
 //! | a body to be buffered that is too large, too slow or malformed | 413, 408, 400 | `Exchange` |
-//! | a handler, a guard, a plan or a function as middleware that panics | 500 | `Panic` |
+//! | a handler that panics, or other middleware | 500 | `Panic` |
 //! | one of these that exceeds [`Timeouts::handler`](crate::Timeouts::handler) | 503 | `Exchange` |
 //!
 //! The handler is not called for a request whose head or body is refused. Neither is middleware beneath the one that has
@@ -149,7 +155,6 @@
 //!
 //! Middleware does not see:
 //!
-//! - the panic of a type with `impl Middleware`, or its own wait beyond the time limit: they end the request with all around it
 //! - a request that never reaches a handler, such as one with a malformed head or an unknown expectation (417)
 //! - a peer that leaves before the end of its request
 //! - the arrival of a response that is not streamed

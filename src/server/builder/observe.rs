@@ -115,14 +115,18 @@ impl Server {
     /// # Examples
     ///
     /// ```
+    /// use std::sync::mpsc;
     /// use corehttp::{Context, Server};
     /// use corehttp::server::ConnectionEnd;
     ///
-    /// let server = Server::new().on_disconnect(|connection| {
+    /// // A thread of the application takes the lines, and writes them.
+    /// let (lines, taken) = mpsc::sync_channel(1_000);
+    /// let server = Server::new().on_disconnect(move |connection| {
     ///     if connection.end != ConnectionEnd::Idle {
-    ///         println!("{connection}");
+    ///         let _ = lines.try_send(connection.to_string());
     ///     }
     /// });
+    /// # drop(taken);
     /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
     /// ```
     #[doc(alias("ConnState", "on_close"))]

@@ -73,17 +73,18 @@ impl ExchangeReport<'_> {
     /// # Examples
     ///
     /// ```
+    /// use std::sync::mpsc;
     /// use corehttp::Server;
-    /// use corehttp::server::ExchangeReport;
     ///
-    /// fn log(exchange: &ExchangeReport) {
-    ///     match exchange.tls() {
-    ///         Some(tls) => println!("{exchange} over {} {}", tls.version, tls.cipher_suite),
-    ///         None => println!("{exchange}"),
-    ///     }
-    /// }
-    ///
-    /// let server = Server::new().on_exchange(log);
+    /// // A thread of the application takes the lines, and writes them.
+    /// let (lines, taken) = mpsc::sync_channel(1_000);
+    /// let server = Server::new().on_exchange(move |exchange| {
+    ///     let _ = lines.try_send(match exchange.tls() {
+    ///         Some(tls) => format!("{exchange} over {} {}", tls.version, tls.cipher_suite),
+    ///         None => exchange.to_string(),
+    ///     });
+    /// });
+    /// # drop(taken);
     /// # let _ = server.service(|ctx: &mut corehttp::Context| ctx.response.set_text("hi"));
     /// ```
     pub fn tls(&self) -> Option<Arc<tls::Session>> {

@@ -145,13 +145,17 @@ impl ErrorReport<'_> {
     /// # Examples
     ///
     /// ```
+    /// use std::sync::mpsc;
     /// use corehttp::{Context, Server};
     ///
-    /// let server = Server::new().on_error(|report| {
+    /// // A thread of the application takes them, and wakes somebody up.
+    /// let (faults, taken) = mpsc::sync_channel(100);
+    /// let server = Server::new().on_error(move |report| {
     ///     if report.is_fault() {
-    ///         println!("wake somebody up: {report}");
+    ///         let _ = faults.try_send(report.to_string());
     ///     }
     /// });
+    /// # drop(taken);
     /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
     /// ```
     #[doc(alias("severity", "level"))]

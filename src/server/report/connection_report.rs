@@ -14,10 +14,15 @@ use crate::server::opening::RareConnectionState;
 /// # Examples
 ///
 /// ```
+/// use std::sync::mpsc;
 /// use corehttp::{Context, Server};
-/// use corehttp::server::ConnectionReport;
 ///
-/// let server = Server::new().on_disconnect(|connection: &ConnectionReport| println!("{connection}"));
+/// // A thread of the application takes the lines, and writes them.
+/// let (lines, taken) = mpsc::sync_channel(1_000);
+/// let server = Server::new().on_disconnect(move |connection| {
+///     let _ = lines.try_send(connection.to_string());
+/// });
+/// # drop(taken);
 /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
 /// ```
 #[derive(Clone)]

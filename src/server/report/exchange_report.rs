@@ -28,14 +28,15 @@ use crate::server::opening::{ProxyHeader, RareConnectionState};
 /// # Examples
 ///
 /// ```
+/// use std::sync::mpsc;
 /// use corehttp::{Context, Server};
-/// use corehttp::server::ExchangeReport;
 ///
-/// fn log(exchange: &ExchangeReport) {
-///     println!("{exchange}"); // GET /a from 192.0.2.1:50000: 200, 114 bytes in 73µs
-/// }
-///
-/// let server = Server::new().on_exchange(log);
+/// // A thread of the application takes the lines, and writes them: no core waits for a terminal.
+/// let (lines, taken) = mpsc::sync_channel(1_000);
+/// let server = Server::new().on_exchange(move |exchange| {
+///     let _ = lines.try_send(exchange.to_string()); // GET /a from 192.0.2.1:50000: 200, 114 bytes in 73µs
+/// });
+/// # drop(taken);
 /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
 /// ```
 #[non_exhaustive]
