@@ -8,8 +8,7 @@ use super::key::idempotency_key;
 use super::store::{Claim, IdempotencyStore, StoredResponse, store_key};
 use crate::memory::stable_hash;
 use crate::message::{Authority, FieldName, Problem, Scheme, Status, without_end_dot};
-use crate::runtime::run_apart;
-use crate::server::handler::confined;
+use crate::runtime::{run_apart, run_beside};
 use crate::server::{BodyPlan, Context, Error, Forwarded, Handler, Middleware, Result, plan_guarded};
 
 /// Handles each request with an `idempotency-key` once. Another request with the same key gets the same response, with
@@ -119,10 +118,20 @@ impl<S: IdempotencyStore> Idempotency<S> {
         stable_hash(&parts)
     }
 
+    /// Claims the key of a request. If the request is dropped meanwhile, the claim goes on by itself, and is given up then.
+    async fn claim(&self, ctx: &Context, key: String) -> Result<(Claim, ClaimedKey<S>)> {
+        let (store, fingerprint) = (self.store.clone(), self.fingerprint(ctx));
+        run_beside(async move {
+            let claim = store.claim(&key, fingerprint).await?;
+            let is_settled = !matches!(claim, Claim::New);
+            Ok((claim, ClaimedKey { store, key, is_settled }))
+        })
+        .await
+    }
+
     /// Handles a request that has claimed its key, unless its peer has left meanwhile.
-    async fn handle(&self, ctx: &mut Context, next: &impl Handler, key: String) -> Result {
+    async fn handle(&self, ctx: &mut Context, next: &impl Handler, mut claimed: ClaimedKey<S>) -> Result {
         let before = ctx.response.headers.clone();
-        let mut claimed = ClaimedKey { store: self.store.clone(), key, is_settled: false };
         let outcome = match ctx.check_peer().await {
             Ok(()) => next.handle(ctx).await,
             Err(gone) => Err(gone),
@@ -134,9 +143,9 @@ impl<S: IdempotencyStore> Idempotency<S> {
             true => {
                 let kept = (!ctx.has_responded())
                     .then(|| StoredResponse::of(&ctx.response, &before, self.response_max));
-                confined(|| self.store.complete(&claimed.key, kept.flatten())).await
+                self.store.complete(&claimed.key, kept.flatten()).await
             }
-            false => confined(|| self.store.release(&claimed.key)).await,
+            false => self.store.release(&claimed.key).await,
         };
         claimed.is_settled = true;
         if let Err(error) = settled {
@@ -153,6 +162,7 @@ impl<S: IdempotencyStore> Idempotency<S> {
 struct ClaimedKey<S: IdempotencyStore> {
     store: Arc<S>,
     key: String,
+    /// Whether the key stays as it is: it is another request's, or that of a request whose end was stored.
     is_settled: bool,
 }
 
@@ -174,9 +184,9 @@ impl<S: IdempotencyStore> Middleware for Idempotency<S> {
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         let Some(key) = self.key(ctx)? else { return next.handle(ctx).await };
         ctx.set_uncancelled();
-        let fingerprint = self.fingerprint(ctx);
-        let (status, detail) = match confined(|| self.store.claim(&key, fingerprint)).await? {
-            Claim::New => return self.handle(ctx, next, key).await,
+        let (claim, claimed) = self.claim(ctx, key).await?;
+        let (status, detail) = match claim {
+            Claim::New => return self.handle(ctx, next, claimed).await,
             Claim::Done(Some(response)) => return response.write_to(&mut ctx.response),
             Claim::Done(None) => (Status::CONFLICT, "the request was handled, and its response was not kept"),
             Claim::Running => {

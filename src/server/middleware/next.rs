@@ -16,16 +16,16 @@ use crate::server::{BodyPlan, Context, Handler, Result};
 /// use corehttp::middleware::{Next, wrap};
 /// use corehttp::{Context, Server};
 ///
-/// async fn log(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
-///     let target = ctx.request.target().to_string();
+/// async fn timed(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
 ///     let outcome = next.handle(ctx).await;
-///     println!("{} {target} in {:?}", ctx.peer_addr(), ctx.arrived_at().elapsed());
+///     let took = ctx.arrived_at().elapsed();
+///     ctx.response.headers.set("server-timing", format!("app;dur={}", took.as_millis()))?;
 ///     outcome
 /// }
 ///
 /// let app = |ctx: &mut Context| ctx.response.set_text("Hello, World!");
 /// # let _ = || -> corehttp::Result {
-/// Server::bind("127.0.0.1:8080").run(wrap(log, app))
+/// Server::bind("127.0.0.1:8080").run(wrap(timed, app))
 /// # };
 /// ```
 ///

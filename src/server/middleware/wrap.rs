@@ -18,9 +18,10 @@ use crate::server::{Handler, IntoHandler};
 /// use corehttp::{Context, Result, routes, Server};
 /// use corehttp::middleware::{HttpsRedirect, RateLimit};
 ///
-/// async fn log(ctx: &mut Context, next: Next<'_>) -> Result {
+/// async fn timed(ctx: &mut Context, next: Next<'_>) -> Result {
 ///     let outcome = next.handle(ctx).await;
-///     println!("{} in {:?}", ctx.request.path(), ctx.arrived_at().elapsed());
+///     let took = ctx.arrived_at().elapsed();
+///     ctx.response.headers.set("server-timing", format!("app;dur={}", took.as_millis()))?;
 ///     outcome
 /// }
 ///
@@ -32,7 +33,7 @@ use crate::server::{Handler, IntoHandler};
 ///     POST "/notes" => save,
 ///     POST "/upload" => wrap(limits(|limits| limits.body_max = 1 << 30), save),
 /// };
-/// let app = wrap((log, RateLimit::new(60, Duration::from_secs(60)), HttpsRedirect::new()), router);
+/// let app = wrap((timed, RateLimit::new(60, Duration::from_secs(60)), HttpsRedirect::new()), router);
 /// # let _ = || -> Result {
 /// Server::bind("[::]:8080").run(app)
 /// # };

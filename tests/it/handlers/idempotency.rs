@@ -130,6 +130,40 @@ fn a_request_that_is_ended_elsewhere_may_be_sent_again() {
     }
 }
 
+/// A store whose first answer comes late.
+#[derive(Clone, Default)]
+struct LateOnce(MemoryStore, Arc<AtomicUsize>);
+
+impl IdempotencyStore for LateOnce {
+    async fn claim(&self, key: &str, fingerprint: u64) -> Result<Claim> {
+        let claimed = self.0.claim(key, fingerprint).await;
+        if self.1.fetch_add(1, Relaxed) == 0 {
+            sleep(SECOND / 10).await;
+        }
+        claimed
+    }
+
+    fn complete(&self, key: &str, response: Option<StoredResponse>) -> impl Future<Output = Result> {
+        self.0.complete(key, response)
+    }
+
+    fn release(&self, key: &str) -> impl Future<Output = Result> {
+        self.0.release(key)
+    }
+}
+
+#[test]
+fn a_request_that_is_dropped_while_its_key_is_claimed_may_be_sent_again() {
+    async fn gives_up(ctx: &mut Context, next: Next<'_>) -> Result {
+        timeout(SECOND / 50, next.handle(ctx)).await.unwrap_or(Err(Status::GATEWAY_TIMEOUT.into()))
+    }
+    let saves = |ctx: &mut Context| ctx.response.set_text("saved");
+    let request = "POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k\r\ncontent-length: 0\r\n\r\n";
+    let served = Served::new(wrap((gives_up, Idempotency::new(LateOnce::default())), saves));
+    assert!(served.ask(request).starts_with("HTTP/1.1 504 "));
+    eventually("the key is free", || served.ask(request).ends_with("saved"));
+}
+
 /// The key is kept although the response is not.
 #[test]
 fn a_response_that_is_not_kept_is_no_reason_to_handle_a_request_twice() {
