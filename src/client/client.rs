@@ -345,7 +345,8 @@ impl Client {
     }
 
     /// Returns a handle for the one origin that `url` names. Its requests need no look-up of the origin's connections, and
-    /// their targets may be only a path.
+    /// their targets may be only a path. A path in `url` has no effect: it belongs to the requests, or to
+    /// [`ClientBuilder::base_url`](crate::ClientBuilder::base_url).
     ///
     /// # Errors
     ///
@@ -378,7 +379,7 @@ impl Client {
         self.sender.counts()
     }
 
-    /// Returns a builder for a balancer over the hosts that `urls` name.
+    /// Returns a builder for a balancer over the hosts that `urls` name. As with [`Client::host`], their paths have no effect.
     ///
     /// # Errors
     ///
@@ -391,7 +392,8 @@ impl Client {
         urls.into_iter().try_fold(builder, |builder, url| builder.host(url.as_ref()))
     }
 
-    /// Returns a builder for a pipeline to the one origin that `url` names: many requests in flight on few connections.
+    /// Returns a builder for a pipeline to the one origin that `url` names: many requests in flight on few connections. As with
+    /// [`Client::host`], a path in `url` has no effect.
     ///
     /// # Errors
     ///

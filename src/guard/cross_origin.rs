@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::error_text::{Excerpt, without_secrets};
 use crate::message::{FieldName, MessageError, Request, Status, Target, is_origin_of};
 use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
@@ -84,8 +85,14 @@ impl CrossOriginProtection {
     ///
     /// # Errors
     ///
-    /// Fails if `origin` is not `http://` or `https://` with a host and an optional port, and nothing else.
+    /// Fails if `origin` is not `http://` or `https://` with a host and an optional port, and nothing else. No `*` stands for
+    /// hosts here: each origin that is trusted has a name.
     pub fn trust_origin(mut self, origin: &str) -> Result<CrossOriginProtection, MessageError> {
+        if origin.contains('*') {
+            let quoted = Excerpt(&without_secrets(origin));
+            let why = format!("{quoted} is not one origin: trust each by its own name, without `*`");
+            return Err(MessageError::Value(why.into()));
+        }
         let trusted =
             Target::from_origin(origin).map_err(|invalid| MessageError::from_origin(invalid, origin))?;
         self.trusted.insert(trusted.as_str().into());
@@ -304,5 +311,8 @@ mod tests {
             let text = format!("the origin `{written}` is not a scheme, a host and an optional port, as");
             assert_eq!(format!("{invalid:#}"), format!("{text} https://app.example.com is{cause}"));
         }
+        let pattern = CrossOriginProtection::new().trust_origin("https://*.example.com").unwrap_err();
+        let text = "`https://*.example.com` is not one origin: trust each by its own name, without `*`";
+        assert_eq!(pattern.to_string(), text);
     }
 }

@@ -128,7 +128,8 @@ pub enum Origins {
     /// [`XForwardedHost`](crate::server::ForwardedHeader::XForwardedHost).
     #[default]
     Own,
-    /// As [`Origins::Own`], and these, each such as `https://app.example.com`, in lower case and without the default port.
+    /// As [`Origins::Own`], and these, each such as `https://app.example.com`, in lower case and without the default port. No
+    /// `*` stands for hosts here.
     OwnAnd(Vec<Cow<'static, str>>),
     /// All of them. Do not take cookies for a proof of the user's will then.
     Any,

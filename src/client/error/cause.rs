@@ -7,7 +7,7 @@ use std::{fmt, io};
 use crate::coding::CodingError;
 use crate::error_text::write_causes;
 use crate::exchange::ExchangeError;
-use crate::message::{MessageError, Response, Status, TargetError};
+use crate::message::{ContentError, MessageError, Response, Status, TargetError};
 use crate::net::tls;
 
 /// The phase of an exchange.
@@ -65,6 +65,9 @@ pub enum ClientCause {
     Exchange(ExchangeError),
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
+    /// The content of the response is not what its reader wants, such as text or JSON: `?` behind
+    /// [`Response::text`](crate::Response::text) makes this of its error.
+    Content(ContentError),
     /// The interim responses not taken by a caller have more bytes together than one head may have (RFC 9110 §15.2). See
     /// [`ClientLimits::head_max`](crate::client::ClientLimits::head_max).
     TooManyInformational,
@@ -134,6 +137,7 @@ impl ClientCause {
             | ClientCause::Io(_)
             | ClientCause::Exchange(_)
             | ClientCause::Coding(_)
+            | ClientCause::Content(_)
             | ClientCause::Proxy(_)
             | ClientCause::Tls(_)
             | ClientCause::Other(_) => true,
@@ -166,6 +170,7 @@ impl ClientCause {
             ClientCause::Io(error) => Some(error),
             ClientCause::Exchange(error) => Some(error),
             ClientCause::Coding(error) => Some(error),
+            ClientCause::Content(error) => Some(error),
             ClientCause::Proxy(error) | ClientCause::Other(error) => Some(&**error),
             ClientCause::Tls(error) => Some(error),
             ClientCause::Location(Some(error)) => Some(error),
@@ -188,9 +193,10 @@ impl ClientCause {
                 .map_or(io::ErrorKind::ConnectionRefused, io::Error::kind),
             ClientCause::Closed => io::ErrorKind::UnexpectedEof,
             ClientCause::PipelineBroken => io::ErrorKind::ConnectionAborted,
-            ClientCause::TooManyInformational | ClientCause::Location(_) | ClientCause::AmbiguousLocation => {
-                io::ErrorKind::InvalidData
-            }
+            ClientCause::Content(_)
+            | ClientCause::TooManyInformational
+            | ClientCause::Location(_)
+            | ClientCause::AmbiguousLocation => io::ErrorKind::InvalidData,
             ClientCause::Upgrade => io::ErrorKind::Unsupported,
             ClientCause::AddressRefused(_) => io::ErrorKind::PermissionDenied,
             ClientCause::Request(_)
@@ -245,6 +251,7 @@ impl fmt::Display for ClientCause {
             ClientCause::Closed => "the server closed the connection without a response",
             ClientCause::Exchange(_) => "the exchange failed",
             ClientCause::Coding(_) => "the content cannot be decoded",
+            ClientCause::Content(_) => "the content is not what was wanted",
             ClientCause::TooManyInformational => "there were too many interim responses",
             ClientCause::Upgrade => "the switch of protocols failed",
             ClientCause::Proxy(_) => "the proxy refused",

@@ -13,7 +13,7 @@ use super::retry_report::{RetryLog, RetryReport, RetryStop};
 use crate::coding::CodingError;
 use crate::error_text::{TimeLimit, write_error};
 use crate::exchange::ExchangeError;
-use crate::message::{MessageError, Response, Status};
+use crate::message::{ContentError, MessageError, Response, Status};
 use crate::net::{ConnError, DialError};
 use crate::wire::WireError;
 
@@ -247,6 +247,7 @@ impl ClientError {
             ClientCause::AddressRefused(address) => ClientCause::AddressRefused(*address),
             ClientCause::TimedOut => ClientCause::TimedOut,
             ClientCause::Coding(error) => ClientCause::Coding(*error),
+            ClientCause::Content(error) => ClientCause::Content(error.clone()),
             other => ClientCause::Io(io::Error::new(self.kind(), format!("{other:#}"))),
         };
         let mut duplicate =
@@ -535,9 +536,29 @@ impl From<MessageError> for ClientError {
     }
 }
 
+/// The error of content that was received whole, so that a function of a client has one type of errors.
+impl From<ContentError> for ClientError {
+    fn from(error: ContentError) -> ClientError {
+        ClientError::new(ClientPhase::Receive, ClientCause::Content(error)).sent_before(true)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn content_that_cannot_be_read_is_an_error_of_the_client() {
+        fn text(response: &Response) -> Result<&str, ClientError> {
+            Ok(response.text()?)
+        }
+        let mut response = Response::new();
+        response.body.set_bytes(b"caf\xe9");
+        let error = text(&response).unwrap_err();
+        assert_eq!(format!("{error:#}"), "receiving the body failed: the content is not UTF-8");
+        assert!(matches!(error.cause(), ClientCause::Content(_)) && error.is_sent());
+        assert_eq!(error.status(), Status::BAD_GATEWAY);
+    }
 
     use crate::exchange::Phase;
 
