@@ -20,7 +20,7 @@ use crate::descriptors::with_descriptors;
 use crate::message::text::percent;
 use crate::message::{Headers, HostMap, MessageError, Method, OctetSet, Request, Status};
 use crate::runtime::{BlockingLimit, boxed, spawn_blocking};
-use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
+use crate::server::{BodyPlan, BoxedFuture, Context, Handler, IntoHandler, Refusal, Result, handle_deferred};
 
 /// Serves the files of a directory, and nothing outside of it.
 ///
@@ -493,19 +493,23 @@ impl<N> Files<N> {
 }
 
 impl<N: Handler> Handler for Files<N> {
+    /// A guard of the other handler must refuse no request for a file, so a plan for those that may find one is made later.
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        self.not_found.on_head(ctx)
+        match ctx.request.method() {
+            Method::Get | Method::Head => BodyPlan::Stream,
+            _ => self.not_found.on_head(ctx),
+        }
     }
 
     async fn handle(&self, ctx: &mut Context) -> Result {
         let found = self.find(ctx).await?;
         let Context { request, response, .. } = ctx;
         match (found, request.method()) {
-            (Found::Nothing, _) => return self.not_found.handle(ctx).await,
+            (Found::Nothing, _) => return self.handle_not_found(ctx).await,
             // The path was rewritten to one without a slash; the target has its slash already, so a redirect would not
             // help.
             (Found::Directory(_), _) if request.path().ends_with('/') => {
-                return self.not_found.handle(ctx).await;
+                return self.handle_not_found(ctx).await;
             }
             (Found::Resource(resource), Method::Get | Method::Head) => response::respond(ctx, &resource)?,
             // Boxed because they are rare: the future of each request holds room for them.
@@ -527,6 +531,21 @@ impl<N: Handler> Handler for Files<N> {
             }
         }
         Ok(())
+    }
+
+    /// The refusal is that of the other handler's plan, and passes its middleware.
+    fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        self.not_found.refuse(ctx, refusal)
+    }
+}
+
+impl<N: Handler> Files<N> {
+    /// Calls the handler for requests without a file. The plan for most of them is still to be made.
+    async fn handle_not_found(&self, ctx: &mut Context) -> Result {
+        match ctx.request.method() {
+            Method::Get | Method::Head => handle_deferred(ctx, &self.not_found).await,
+            _ => self.not_found.handle(ctx).await,
+        }
     }
 }
 

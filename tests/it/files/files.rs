@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use corehttp::fs::{Etag, FileCacheLimits, Files};
+use corehttp::middleware::{Cors, guard, limits, wrap};
 use corehttp::{Body, Context, Handler, Headers, Request, Response, Server, Status};
 use tempfile::TempDir;
 
@@ -333,6 +334,34 @@ mod paths {
         assert_eq!(status(&served.ask(get("http://b.example/two", ""))), 200, "an absolute target wins");
         let only = Files::from_embedded(&[]).host("b", two.path()).unwrap();
         assert_eq!(status(&Served::new(only).ask(get("/two", ""))), 404);
+    }
+
+    /// Its middleware sees the requests that it would have got, and no others.
+    #[test]
+    fn requests_without_a_file_are_refused_as_the_other_handler_does() {
+        let root = tree(&["a.txt"]);
+        let refuses = guard(|ctx: &mut Context| match ctx.request.headers.contains("x-let-in") {
+            true => Ok(()),
+            false => Err(Status::UNAUTHORIZED.into()),
+        });
+        let middleware = (Cors::new().allow_any_origin(), limits(|limits| limits.body_max = 8), refuses);
+        let app = wrap(middleware, |ctx: &mut Context| ctx.response.set_text("app"));
+        let served = Served::new(files(root.path()).not_found(app));
+        let check = |line: &str, fields: &str, expected: u16, is_of_app: bool| {
+            let received =
+                served.ask(format!("{line} HTTP/1.1\r\nhost: a\r\norigin: https://b\r\n{fields}\r\n"));
+            let has_cors = field(&received, "access-control-allow-origin").is_some();
+            assert_eq!((status(&received), has_cors), (expected, is_of_app), "{line}: {received}");
+        };
+        check("GET /a.txt", "", 200, false);
+        check("GET /a.txt", "content-length: 0\r\n", 200, false);
+        check("GET /x", "", 401, true);
+        check("GET /x", "content-length: 0\r\n", 401, true);
+        check("GET /x", "x-let-in: 1\r\ncontent-length: 0\r\n", 200, true);
+        check("GET /x", "x-let-in: 1\r\ncontent-length: 9\r\n", 413, true);
+        check("POST /x", "content-length: 1\r\n", 401, true);
+        check("POST /x", "x-let-in: 1\r\ncontent-length: 0\r\n", 200, true);
+        check("POST /x", "x-let-in: 1\r\ncontent-length: 9\r\n", 413, true);
     }
 
     #[test]
