@@ -68,7 +68,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("idempotency", &["error_text", "memory", "message", "runtime", "server"]),
     ("json", &["client", "error_text", "message"]),
     ("middleware", &["compress", "cors", "gateway", "guard", "server"]),
-    ("metrics", &["client", "lines", "memory", "message", "net", "runtime", "server", "sse"]),
+    ("metrics", &["client", "descriptors", "lines", "memory", "message", "net", "runtime", "server", "sse"]),
     (
         "multipart",
         &["client", "descriptors", "error_text", "exchange", "message", "net", "runtime", "server", "wire"],

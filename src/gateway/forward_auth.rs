@@ -95,6 +95,10 @@ impl Middleware for ForwardAuth {
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        // A request that is refused is no reason to ask another server.
+        if next.is_refusing() {
+            return next.handle(ctx).await;
+        }
         let mut answer = Response::new();
         let check = self.inner.check(ctx)?;
         self.inner.servers.send(&check, &mut answer).await.map_err(gateway_error)?;

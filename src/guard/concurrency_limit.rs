@@ -101,6 +101,10 @@ impl Middleware for ConcurrencyLimit {
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        // A request that is refused needs no permit.
+        if next.is_refusing() {
+            return next.handle(ctx).await;
+        }
         let _permit = self.admit(ctx).await?;
         next.handle(ctx).await
     }

@@ -182,6 +182,10 @@ impl<S: IdempotencyStore> Middleware for Idempotency<S> {
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        // A request that is refused is not handled, and its content is not here.
+        if next.is_refusing() {
+            return next.handle(ctx).await;
+        }
         let Some(key) = self.key(ctx)? else { return next.handle(ctx).await };
         ctx.set_uncancelled();
         let (claim, claimed) = self.claim(ctx, key).await?;

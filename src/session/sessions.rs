@@ -161,6 +161,7 @@ impl Drop for SavedHere<'_> {
         head_filters.saver = None;
         extensions.remove::<LoadedSession>();
         extensions.remove::<Session>();
+        extensions.remove::<WithinSessions>();
     }
 }
 

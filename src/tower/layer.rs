@@ -178,7 +178,8 @@ where
     async fn pass(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         let call = HandlerCall::default();
         let _guard = CallGuard(&call);
-        let (pump, body) = BodyPump::new(ctx);
+        // Nothing is received for a request that is refused.
+        let (pump, body) = if next.is_refusing() { BodyPump::empty() } else { BodyPump::new(ctx) };
         let request = to_layers(ctx, &call, body)?;
         let mut service = self.service.clone();
         let mut answering = pin!(async {
@@ -195,8 +196,9 @@ where
             ControlFlow::Break(response) => return send_response(ctx, &pump, response).await,
             ControlFlow::Continue(request) => request,
         };
-        let is_replaced = matches!(body, RequestBody::Other(_));
+        let is_replaced = matches!(body, RequestBody::Other(_)) && !next.is_refusing();
         if let RequestBody::Other(body) = body
+            && is_replaced
             && let Some(response) = boxed(|| replace_body(ctx, &pump, answering.as_mut(), body)).await?
         {
             return send_response(ctx, &pump, response).await;

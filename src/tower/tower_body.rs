@@ -110,6 +110,12 @@ impl BodyPump {
         (pump, TowerBody::new(channel, left))
     }
 
+    /// A pump that has nothing to send, and a body without content.
+    pub(super) fn empty() -> (BodyPump, TowerBody) {
+        let pump = BodyPump { channel: None, sent_buffered: Cell::new(0), failure: Cell::new(None) };
+        (pump, TowerBody::new(None, Some(0)))
+    }
+
     /// Returns `body` without the part that the service already has.
     pub(super) fn reader<'a>(&self, body: BodyReader<'a>) -> BodyReader<'a> {
         body.skip_to(self.sent_buffered.get())

@@ -174,7 +174,8 @@ fn normalized_prefix(prefix: &str) -> Result<String, TargetError> {
     if prefix.is_empty() {
         return Ok(String::new());
     }
-    if !prefix.starts_with('/') || prefix.starts_with("//") || prefix.contains(['\\', ';']) {
+    let is_forbidden = |octet: char| matches!(octet, '\\' | ';') || octet.is_control();
+    if !prefix.starts_with('/') || prefix.starts_with("//") || prefix.contains(is_forbidden) {
         return Err(TargetError::Form);
     }
     let path = TargetBase::parse(prefix)?.target(["", "/"])?;

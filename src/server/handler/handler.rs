@@ -167,6 +167,13 @@ pub trait Handler: ErasedHandler {
         let _ = ctx;
     }
 
+    /// Whether the request is refused, so that [`Handler::handle`] only returns its refusal. Middleware neither waits nor counts
+    /// for such a request as it does for others.
+    #[doc(hidden)]
+    fn is_refusing(&self) -> bool {
+        false
+    }
+
     /// Passes a refusal through the middleware in this handler, in place of [`Handler::handle`].
     #[doc(hidden)]
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {

@@ -65,6 +65,10 @@ impl Handler for Next<'_> {
         self.0.handle_now(ctx)
     }
 
+    fn is_refusing(&self) -> bool {
+        self.0.is_refusing()
+    }
+
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
         self.0.refuse(ctx, refusal)
     }

@@ -140,6 +140,10 @@ impl Handler for Refusing<'_> {
         BodyPlan::Refuse(self.status)
     }
 
+    fn is_refusing(&self) -> bool {
+        true
+    }
+
     async fn handle(&self, ctx: &mut Context) -> Result {
         match self.refusal.take() {
             Some(refusal) => confined(move || self.inner.pass(ctx, refusal)).await,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corehttp::idempotency::{Claim, Idempotency, IdempotencyStore, MemoryStore, StoredResponse};
 use corehttp::middleware::{ConcurrencyLimit, Next, guard, uncancelled, wrap};
-use corehttp::{Context, Handler, Request, Response, Result, Server, Service, Status, Timeouts};
+use corehttp::{Context, Handler, Limits, Request, Response, Result, Server, Service, Status, Timeouts};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
@@ -128,6 +128,26 @@ fn a_request_that_is_ended_elsewhere_may_be_sent_again() {
     for _ in 0..2 {
         assert!(served.ask(request).starts_with("HTTP/1.1 504 "));
     }
+}
+
+/// Its content is not here, so it must not pass for another request with the key.
+#[test]
+fn a_request_that_is_refused_is_answered_with_its_refusal() {
+    let saves = |ctx: &mut Context| ctx.response.set_text("saved");
+    let bounded = |server: Server| server.limits(Limits { body_max: 8, ..Limits::default() });
+    let served = Served::with(bounded, wrap(Idempotency::new(MemoryStore::new()), saves));
+    let post = |fields: &str| format!("POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k\r\n{fields}");
+    let saved = post("content-length: 5\r\n\r\nhello");
+    assert!(served.ask(&saved).starts_with("HTTP/1.1 200 "));
+    for (fields, expected) in [
+        ("content-length: 9\r\n\r\n", "HTTP/1.1 413 "),
+        ("transfer-encoding: chunked\r\n\r\n9\r\n123456789\r\n0\r\n\r\n", "HTTP/1.1 413 "),
+        ("transfer-encoding: chunked\r\n\r\n+1\r\nx\r\n0\r\n\r\n", "HTTP/1.1 400 "),
+    ] {
+        let received = served.ask(post(fields));
+        assert!(received.starts_with(expected), "{received}");
+    }
+    assert!(served.ask(&saved).contains("idempotency-replayed: true"));
 }
 
 /// A store whose first answer comes late.

@@ -413,6 +413,19 @@ mod requests {
         }
     }
 
+    /// Whatever the layers wrap.
+    #[test]
+    fn no_body_is_received_for_a_request_that_is_refused() {
+        let refuses = middleware::guard(|_: &mut Context| Err(Status::UNAUTHORIZED.into()));
+        let app = wrap((layer(RequestBodyLimitLayer::new(1 << 20)), refuses), described);
+        let served = Served::new(app);
+        let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n";
+        for rest in ["expect: 100-continue\r\n\r\n", "\r\nhe"] {
+            let received = served.ask(format!("{head}{rest}"));
+            assert!(received.starts_with("HTTP/1.1 401 "), "{received}");
+        }
+    }
+
     #[test]
     fn a_body_that_a_layer_replaces_is_not_read_behind_the_new_one() {
         let read = async |ctx: &mut Context| -> corehttp::Result {

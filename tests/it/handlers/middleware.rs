@@ -347,6 +347,30 @@ mod refusals {
         assert_eq!(notes(&received), "a b b423 a423");
     }
 
+    #[test]
+    fn a_refusal_waits_for_no_permit() {
+        let entered = std::sync::Arc::new(tokio::sync::Notify::new());
+        let limit = corehttp::middleware::ConcurrencyLimit::new(1).wait(Duration::from_secs(600));
+        let enters = {
+            let entered = entered.clone();
+            async move |_: &mut Context| {
+                entered.notify_one();
+                pending::<()>().await
+            }
+        };
+        let refuses = guard(|ctx: &mut Context| match ctx.request.headers.contains("x-let-in") {
+            true => Ok(()),
+            false => Err(Status::UNAUTHORIZED.into()),
+        });
+        let served = Served::new(wrap((limit, limits(|limits| limits.body_max = 8), refuses), enters));
+        let mut holder = served.connect();
+        holder.send("GET / HTTP/1.1\r\nhost: a\r\nx-let-in: 1\r\n\r\n");
+        corehttp::block_on(entered.notified()).unwrap();
+        assert_eq!(status(&served.ask(SMALL)), 401);
+        assert_eq!(status(&served.ask(LARGE)), 401);
+        assert_eq!(status(&served.ask(LARGE.replace("host", "x-let-in: 1\r\nhost"))), 413);
+    }
+
     /// A check that waits refuses before the body is received, and what is beneath has the body as its plan says.
     #[test]
     fn a_guard_that_waits_receives_no_body_in_vain() {
