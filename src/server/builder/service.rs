@@ -125,10 +125,10 @@ impl<H: Handler + 'static> Service<H> {
         let opening = Opening { conn, acceptor, expects_proxy_header, limiter: None, accepted_at: None };
         let mut connection = Connection::new(self.per_core.clone(), opening);
         async move {
-            let _open = open;
             let served = poll_fn(|cx| connection.poll_http(cx)).await;
             poll_fn(|cx| connection.poll_close_if_dropped(cx)).await;
-            self.per_core.trim_if_due();
+            connection.trim_if_due();
+            drop(open);
             served
         }
     }

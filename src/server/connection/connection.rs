@@ -85,6 +85,11 @@ impl<H: Handler + 'static> Connection<H> {
         self.upgraded.as_mut().map_or(Poll::Ready(()), |upgraded| upgraded.poll_close_if_dropped(cx))
     }
 
+    /// Gives back memory of the core, as [`PerCore::trim_if_due`] does.
+    pub(in crate::server) fn trim_if_due(&self) {
+        self.per_core.trim_if_due();
+    }
+
     /// The whole life of a connection that a server has accepted: serves until the connection is closed, even if it was
     /// upgraded. Errors of the connection have been reported.
     pub(in crate::server) fn poll_until_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
