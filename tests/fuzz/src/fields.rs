@@ -189,8 +189,11 @@ fn check_session(lines: &[u8]) {
         });
         let request = request_with("cookie", &field);
         let lines: Vec<&[u8]> = request.headers.all("cookie").collect();
-        let is_known =
-            cookie_values(&lines, "__Host-session").iter().take(8).any(|value| value == id.as_bytes());
+        let values = cookie_values(&lines, "__Host-session");
+        let is_id = |value: &&Vec<u8>| {
+            value.len() == id.len() && value.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        let is_known = values.iter().filter(is_id).take(8).any(|value| value == id.as_bytes());
         let response = wired.respond_from(PeerAddr::Memory, request.clone());
         let expected = is_known.then_some("secret");
         assert_eq!(VALUE.take().as_deref(), expected, "{}", field.escape_ascii());
