@@ -120,7 +120,8 @@ impl<S: IdempotencyStore> Idempotency<S> {
 
     /// Claims the key of a request. If the request is dropped meanwhile, the claim goes on by itself, and is given up then.
     async fn claim(&self, ctx: &Context, key: String) -> Result<(Claim, ClaimedKey<S>)> {
-        let (store, fingerprint) = (self.store.clone(), self.fingerprint(ctx));
+        let store = self.store.clone();
+        let fingerprint = self.fingerprint(ctx);
         run_beside(async move {
             let claim = store.claim(&key, fingerprint).await?;
             let is_settled = !matches!(claim, Claim::New);
@@ -171,7 +172,8 @@ impl<S: IdempotencyStore> Drop for ClaimedKey<S> {
         if self.is_settled {
             return;
         }
-        let (store, key) = (self.store.clone(), mem::take(&mut self.key));
+        let store = self.store.clone();
+        let key = mem::take(&mut self.key);
         run_apart(async move { drop(store.release(&key).await) });
     }
 }

@@ -77,10 +77,10 @@ pub(crate) use forwarded::{FORWARDED, TrustedProxies, X_FORWARDED_FOR, X_FORWARD
 pub use forwarded::{Forwarded, ForwardedHeader, NetworkParseError};
 #[cfg(feature = "tracing")]
 pub(crate) use handler::is_panic;
+#[cfg(feature = "tower")]
+pub(crate) use handler::take_panic;
 pub use handler::{AsyncHandler, IntoResult, PlainHandler, StateFn, WithState};
 pub(crate) use handler::{BodyPlan, BoxHandler, BoxedFuture, Handler, IntoHandler, Refusal};
-#[cfg(feature = "tower")]
-pub(crate) use handler::{confined, take_panic};
 pub(crate) use middleware::{
     Middleware, SharedGuard, Wrap, defer_body, handle_deferred, plan_guarded, timeouts, wrap,
 };

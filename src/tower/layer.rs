@@ -22,7 +22,7 @@ use super::wrapped_body::replace_body;
 use crate::http_types::{HttpBody, downcast, take_http_response, to_http_response};
 use crate::message::{Headers, Method, Response, Target};
 use crate::runtime::{boxed, select};
-use crate::server::{Context, Error, Handler, Middleware, Result, confined, take_panic};
+use crate::server::{Context, Error, Handler, Middleware, Result, take_panic};
 
 /// Makes [middleware](crate::middleware) of a layer of tower, such as those of tower-http: for a closure, `Files`, a
 /// [`Tower`](super::Tower), or any other handler. Several layers at once are a `tower::ServiceBuilder`.
@@ -163,19 +163,7 @@ where
     S::Error: Into<Box<dyn StdError + Send + Sync>>,
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>> + 'static,
 {
-    /// A panic that no layer catches is an error for the middleware around them, as without layers.
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        confined(|| self.pass(ctx, next)).await
-    }
-}
-
-impl<S, B> Layered<S>
-where
-    S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
-    S::Error: Into<Box<dyn StdError + Send + Sync>>,
-    B: Body<Error: Into<Box<dyn StdError + Send + Sync>>> + 'static,
-{
-    async fn pass(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         let call = HandlerCall::default();
         let _guard = CallGuard(&call);
         // Nothing is received for a request that is refused.

@@ -399,7 +399,6 @@ impl Body {
 
     /// Makes the buffer the content as [`Body::receive`] does, to receive a part of it. Once the rest is here,
     /// [`Body::receive`] is due.
-    #[inline]
     pub(crate) fn receive_part(&mut self) -> &mut Arena {
         clear_cold(&mut self.unbuffered);
         self.buffered = Buffered::Part;

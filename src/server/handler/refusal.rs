@@ -126,7 +126,6 @@ impl Context {
     }
 
     /// Reports a failure of middleware that changes nothing of the response, which has this status.
-    #[cold]
     pub(crate) fn report_beside(&mut self, status: Status, error: Error) {
         self.exchange.report_error(&self.request, Some(status), ErrorCause::Handler(error));
     }

@@ -413,7 +413,7 @@ mod requests {
         }
     }
 
-    /// Whatever the layers wrap.
+    /// The layers may wrap its body.
     #[test]
     fn no_body_is_received_for_a_request_that_is_refused() {
         let refuses = middleware::guard(|_: &mut Context| Err(Status::UNAUTHORIZED.into()));
