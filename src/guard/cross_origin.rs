@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use crate::error_text::{Excerpt, without_secrets};
 use crate::message::{FieldName, MessageError, Request, Status, Target, is_origin_of};
 use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
@@ -89,9 +88,8 @@ impl CrossOriginProtection {
     /// hosts here: each origin that is trusted has a name.
     pub fn trust_origin(mut self, origin: &str) -> Result<CrossOriginProtection, MessageError> {
         if origin.contains('*') {
-            let quoted = Excerpt(&without_secrets(origin));
-            let why = format!("{quoted} is not one origin: trust each by its own name, without `*`");
-            return Err(MessageError::Value(why.into()));
+            let is_not = "one origin: trust each by its own name, without `*`";
+            return Err(MessageError::from_setting(origin, is_not));
         }
         let trusted =
             Target::from_origin(origin).map_err(|invalid| MessageError::from_origin(invalid, origin))?;

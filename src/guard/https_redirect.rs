@@ -1,6 +1,5 @@
 //! [`HttpsRedirect`]: sends clients that came without TLS to `https` (RFC 9110 §15.4.9).
 
-use crate::error_text::{Excerpt, without_secrets};
 use crate::message::{Authority, HostMap, MessageError, Scheme, Status, Target, split_port};
 use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
@@ -153,9 +152,8 @@ impl AllowedHosts {
         let (name, is_itself) = host.strip_prefix("*.").map_or((host, true), |above| (above, false));
         let is_host = Authority::names_host(name.as_bytes()) && split_port(name).1.is_none();
         if !is_host || name.contains('*') {
-            let quoted = Excerpt(&without_secrets(host));
-            let expected = "a host without scheme and port, such as example.com, *.example.com or [::1]";
-            return Err(MessageError::Value(format!("{quoted} is not {expected}").into()));
+            let is_not = "a host without scheme and port, such as example.com, *.example.com or [::1]";
+            return Err(MessageError::from_setting(host, is_not));
         }
         let hosts = if is_itself { &mut self.exact } else { &mut self.domains };
         hosts.add(name, ());

@@ -101,6 +101,11 @@ impl MessageError {
         MessageError::Origin(invalid, Excerpt(&without_secrets(origin)).to_string().into())
     }
 
+    /// The error for a setting, as it was written, which `is_not` what was expected.
+    pub(crate) fn from_setting(written: &str, is_not: &str) -> MessageError {
+        MessageError::Value(format!("{} is not {is_not}", Excerpt(&without_secrets(written))).into())
+    }
+
     /// Whether the URL begins with neither `http://` nor `https://`. Its error is then the whole cause.
     fn lacks_scheme(&self) -> bool {
         match self {
