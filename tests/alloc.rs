@@ -94,12 +94,18 @@ fn check_served<Kind, H>(
     peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut before = (0..WARM_UP).map(|_| exchange(&mut peer, batch, requests, end)).last().unwrap();
     let mut exchanges = 0;
-    let mut last = Instant::now();
+    let begun = Instant::now();
+    let mut last = begun;
+    let mut sweeps = 0;
     while goes_on(exchanges) {
         let now = exchange(&mut peer, batch, requests, end);
         exchanges += requests;
+        // Once a second a client, which a gateway has, looks after its connections, and that allocates.
+        let may_be_sweep = each == OF_GATEWAY && sweeps <= begun.elapsed().as_secs();
+        if may_be_sweep && now - before > each {
+            sweeps += 1;
         // A core frees memory that was not used for a second, as after a pause of the machine.
-        if last.elapsed() < Duration::from_millis(300) {
+        } else if last.elapsed() < Duration::from_millis(300) {
             assert_eq!(now - before, each * requests as u64, "allocations in exchange {exchanges}");
         }
         before = now;
@@ -110,6 +116,9 @@ fn check_served<Kind, H>(
 }
 
 const WARM_UP: usize = 50;
+
+/// The allocations of an exchange of a gateway: those of the request that it sends.
+const OF_GATEWAY: u64 = 3;
 
 /// Sends `batch`, receives all responses, and returns the allocations that the last of them reports.
 fn exchange(peer: &mut TcpStream, batch: &str, requests: usize, end: &str) -> u64 {
@@ -336,7 +345,7 @@ fn a_gateway_allocates_only_the_request_that_it_sends() {
         let onward = ctx.request.forwarded_to("/")?;
         ctx.forward(host.open_call(&onward)).await
     };
-    check_each(3, pass, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
+    check_each(OF_GATEWAY, pass, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
 }
 
 #[test]
