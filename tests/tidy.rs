@@ -199,7 +199,6 @@ const SHORT: &[(&str, &str)] = &[
     ("src/server/builder/proxy_protocol.rs", "only there with a feature"),
     ("src/server/builder/handover.rs", "only there with a feature"),
     ("src/coding/encode.rs", "only there with a feature"),
-    ("src/server/handler/body_plan.rs", "a leaf that many import"),
     ("src/message/text/file_name.rs", "only there with a feature"),
     ("src/runtime/hooks.rs", "a leaf that many import"),
     ("src/runtime/random.rs", "only there with a feature"),

@@ -45,7 +45,7 @@ mod connection;
 pub(crate) mod opening;
 
 pub(crate) mod context;
-mod exchange;
+pub(crate) mod exchange;
 pub(crate) mod forwarded;
 
 pub(crate) mod handler;
@@ -73,6 +73,7 @@ pub use error::{
 pub use exchange::Upgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use exchange::UpgradedGuard;
+pub(crate) use exchange::{BodyPlan, NotedPlan};
 pub(crate) use forwarded::{FORWARDED, TrustedProxies, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 pub use forwarded::{Forwarded, ForwardedHeader, NetworkParseError};
 #[cfg(feature = "tracing")]
@@ -80,7 +81,7 @@ pub(crate) use handler::is_panic;
 #[cfg(feature = "tower")]
 pub(crate) use handler::take_panic;
 pub use handler::{AsyncHandler, IntoResult, PlainHandler, StateFn, WithState};
-pub(crate) use handler::{BodyPlan, BoxHandler, BoxedFuture, Handler, IntoHandler, Refusal};
+pub(crate) use handler::{BoxHandler, BoxedFuture, Handler, IntoHandler, Refusal};
 pub(crate) use middleware::{
     Middleware, SharedGuard, Wrap, defer_body, handle_deferred, plan_guarded, timeouts, wrap,
 };

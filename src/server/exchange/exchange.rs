@@ -371,6 +371,7 @@ impl Exchange {
         outgoing.reset();
         // If the next head is refused, that response must not depend on the request before it.
         info.request_info = RequestInfo::default();
+        info.noted_plan = None;
     }
 
     /// Changes the bounds of this exchange alone.

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use super::body_plan::NotedPlan;
 use crate::exchange::{Bounds, Expectation, Incoming};
 use crate::message::{Method, Request, Response};
 use crate::net::Conn;
@@ -30,6 +31,8 @@ pub(crate) struct ExchangeInfo {
     pub(crate) is_captured: bool,
     /// Whether the exchange has bounds of its own, in place of the server's.
     pub(super) has_own_bounds: bool,
+    /// The outermost of the plans that replace others.
+    pub(crate) noted_plan: Option<NotedPlan>,
 }
 
 /// Whether the connection outlives the exchange (RFC 9112 §9.3).
@@ -64,6 +67,7 @@ impl ExchangeInfo {
             arrived,
             is_captured: false,
             has_own_bounds: false,
+            noted_plan: None,
         }
     }
 

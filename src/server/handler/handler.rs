@@ -6,11 +6,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::body_plan::BodyPlan;
 use super::confine::confined;
 use super::refusal::Refusal;
 use crate::server::context::Context;
 use crate::server::error::Result;
+use crate::server::exchange::BodyPlan;
 
 /// Answers requests: the application, or a part of it.
 ///

@@ -1,13 +1,11 @@
 //! [`Handler`], its conversions, and its call by the server: by the head of a request, within its time, and with its
 //! panics confined.
 
-mod body_plan;
 mod confine;
 mod handler;
 mod refusal;
 mod with_state;
 
-pub use body_plan::BodyPlan;
 pub(crate) use confine::is_panic;
 #[cfg(feature = "tower")]
 pub(crate) use confine::take_panic;

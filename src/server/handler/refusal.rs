@@ -1,12 +1,12 @@
 //! [`Refusal`]: a request that is refused without its handler, on its way through the middleware of its route.
 
-use super::body_plan::BodyPlan;
 use crate::exchange::ExchangeError;
 use crate::message::Status;
 use crate::net::Peer;
 use crate::server::context::Context;
 use crate::server::counts::GuardKind;
 use crate::server::error::{Error, ErrorCause, ErrorReport};
+use crate::server::exchange::BodyPlan;
 
 /// The error in place of a handler, after a refusal by the head or a failure of the body.
 #[derive(Debug)]

@@ -152,8 +152,8 @@ impl<C: Fn(&mut Context) + 'static> Middleware for Bounds<C> {
     }
 }
 
-/// Plans by the request what becomes of its body, in place of the plan beneath. A plan that is the same for all
-/// requests is middleware itself. See [`BodyPlan`].
+/// Plans by the request what becomes of its body, in place of the plan beneath. A refusal beneath stays. A plan that is
+/// the same for all requests is middleware itself. See [`BodyPlan`].
 ///
 /// # Examples
 ///
@@ -182,8 +182,7 @@ struct Planned<P>(P);
 impl<P: Fn(&Request) -> BodyPlan + 'static> Middleware for Planned<P> {
     #[inline]
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        next.note_route(ctx);
-        self.0(&ctx.request)
+        replace_plan(ctx, next, self.0(&ctx.request))
     }
 
     #[inline]
@@ -195,12 +194,26 @@ impl<P: Fn(&Request) -> BodyPlan + 'static> Middleware for Planned<P> {
 impl Middleware for BodyPlan {
     #[inline]
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        next.note_route(ctx);
-        *self
+        replace_plan(ctx, next, *self)
     }
 
     #[inline]
     fn call_now(&self, ctx: &mut Context, next: &impl Handler) -> Option<Result> {
         next.handle_now(ctx)
+    }
+}
+
+/// Returns `plan` in place of the plan of `next`, unless that refuses the request. `next` is asked nonetheless: it may change
+/// bounds.
+fn replace_plan(ctx: &mut Context, next: &impl Handler, plan: BodyPlan) -> BodyPlan {
+    if let BodyPlan::Refuse(_) = plan {
+        return plan;
+    }
+    match next.on_head(ctx) {
+        refused @ BodyPlan::Refuse(_) => refused,
+        _ => {
+            ctx.note_plan(plan);
+            plan
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::task::{self, Poll};
 
 use crate::exchange::{ExchangeError, Timeouts};
 use crate::server::handler::Refusal;
-use crate::server::{BodyPlan, Context, Handler, Result};
+use crate::server::{BodyPlan, Context, Handler, NotedPlan, Result};
 use crate::wire::Limits;
 
 /// Returns the plan of `next` with the body left for later, for middleware that waits first, such as a guard with a
@@ -23,6 +23,8 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
     let before = PlannedBounds::now(ctx);
     let plan = next.on_head(ctx);
     FirstPlan::note(ctx, before);
+    // A plan beneath this middleware is noted anew, when it is made once more.
+    ctx.exchange.info.noted_plan = None;
     match plan {
         plan @ (BodyPlan::Refuse(_) | BodyPlan::Stream) => plan,
         BodyPlan::Tunnel if ctx.is_connect() => BodyPlan::Tunnel,
@@ -48,7 +50,8 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
 pub async fn handle_deferred(ctx: &mut Context, next: &impl Handler) -> Result {
     ctx.check_peer().await?;
     FirstPlan::undo(ctx);
-    let plan = next.on_head(ctx);
+    let routers = ctx.routers_around();
+    let plan = ctx.plan_late(routers, |ctx| next.on_head(ctx));
     match ctx.follow(plan).await {
         Ok(()) => next.handle(ctx).await,
         Err(refusal) => next.refuse(ctx, refusal).await,
@@ -98,6 +101,36 @@ impl PlannedBounds {
 }
 
 impl Context {
+    /// Notes the plan of middleware that replaces those beneath it.
+    pub(crate) fn note_plan(&mut self, plan: BodyPlan) {
+        let routers = self.routers_around();
+        self.exchange.info.noted_plan = Some(NotedPlan { plan, routers });
+    }
+
+    /// Makes a plan when the body could have been received already. A plan that was noted around this one counts in its place,
+    /// unless this one refuses the request. `routers`: how many are around this one. A plan within more of them is that of
+    /// another route.
+    pub(crate) fn plan_late(
+        &mut self,
+        routers: usize,
+        make: impl FnOnce(&mut Context) -> BodyPlan,
+    ) -> BodyPlan {
+        let around = self.exchange.info.noted_plan.take().filter(|noted| noted.routers <= routers);
+        match (around, make(self)) {
+            (_, refused @ BodyPlan::Refuse(_)) => refused,
+            (None, plan) => plan,
+            (Some(around), _) => {
+                self.exchange.info.noted_plan = Some(around);
+                around.plan
+            }
+        }
+    }
+
+    /// How many routers are running.
+    pub(crate) fn routers_around(&mut self) -> usize {
+        self.request.matched_route_mut().depth()
+    }
+
     /// Does what a plan says that was made when the body could have been received already.
     ///
     /// # Errors

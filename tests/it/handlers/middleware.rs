@@ -739,10 +739,20 @@ mod refusals {
     /// The plan of a route that only `handle` finds is made late, and its refusals pass as well.
     #[test]
     fn a_route_that_is_found_late_refuses_through_its_group() {
-        let rewrites = async |ctx: &mut Context, next: Next<'_>| {
-            ctx.request.set_url("/late")?;
-            next.handle(ctx).await
-        };
+        #[derive(Clone)]
+        struct Rewrites;
+
+        impl Middleware for Rewrites {
+            fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+                defer_body(ctx, next)
+            }
+
+            async fn call(&self, ctx: &mut Context, next: &impl Handler) -> corehttp::Result {
+                ctx.request.set_url("/late")?;
+                next.handle(ctx).await
+            }
+        }
+
         let router = || {
             routes! {
                 any "/" => hello,
@@ -752,7 +762,7 @@ mod refusals {
                 },
             }
         };
-        let served = Served::new(wrap((BodyPlan::Stream, rewrites), router()));
+        let served = Served::new(wrap(Rewrites, router()));
         for (wire, expected) in [(LARGE, "a a413"), (&*LARGE.replace("POST", "PUT"), "a a423")] {
             let received = served.ask(wire);
             assert_eq!(notes(&received), expected, "{received}");

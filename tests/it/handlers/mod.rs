@@ -24,6 +24,7 @@ mod middleware;
 mod multipart;
 #[cfg(all(feature = "compress", feature = "fs", feature = "multipart"))]
 mod own_work;
+mod plans;
 mod problems;
 mod promised_statuses;
 mod queue;

@@ -5,8 +5,10 @@ use crate::message::Status;
 /// The result of [`Handler::on_head`](crate::Handler::on_head): the plan for a request's body, or a refusal.
 ///
 /// A plan is [middleware](crate::middleware), too. `wrap(BodyPlan::Stream, upload)` gives a closure or a function a
-/// plan, and replaces the plan of any other handler. [`middleware::plan`](crate::middleware::plan) decides by the
-/// request.
+/// plan, and replaces the plan of any other handler, unless that refuses the request. Of several plans in one another, the
+/// outermost counts, also where the others are made later, beneath a
+/// [guard that waits](crate::middleware#guards-that-wait). [`middleware::plan`](crate::middleware::plan) decides by
+/// the request.
 ///
 /// # Examples
 ///
@@ -55,4 +57,12 @@ pub enum BodyPlan {
     /// A CONNECT request is passed to the handler, which may open a
     /// [`Context::accept_tunnel`](crate::Context::accept_tunnel). The bodies of other requests are buffered.
     Tunnel,
+}
+
+/// The plan of middleware that replaces those beneath it, for where one of them is made later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotedPlan {
+    pub(crate) plan: BodyPlan,
+    /// How many routers are around the middleware.
+    pub(crate) routers: usize,
 }
