@@ -1,6 +1,7 @@
 //! Peers that leave: a handler that waits for nobody is dropped, and one that must end runs to its end.
 #![allow(clippy::unwrap_used, reason = "a test is short, and may panic")]
 
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -328,8 +329,15 @@ fn an_uncancelled_handler_does_not_begin_for_a_peer_that_has_left_before_it() {
     let waits = || {
         let (opened, guarded) = (opened.clone(), guarded.clone());
         guard(async move |_: &mut Context| -> corehttp::Result {
-            guarded.fetch_add(1, Ordering::SeqCst);
-            opened.acquire().await.unwrap().forget();
+            let mut opened = pin!(opened.acquire());
+            // Counted by the poll that waits: one that finds the permit at once does not look for the peer.
+            let mut uncounted = Some(&guarded);
+            let permit = poll_fn(|cx| {
+                let polled = opened.as_mut().poll(cx);
+                uncounted.take().map(|count| count.fetch_add(1, Ordering::SeqCst));
+                polled
+            });
+            permit.await.unwrap().forget();
             Ok(())
         })
     };
@@ -357,6 +365,10 @@ fn an_uncancelled_handler_does_not_begin_for_a_peer_that_has_left_before_it() {
                 peer.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{content}"));
                 eventually("the guard waits", || calls[0].load(Ordering::SeqCst) > begun);
                 leave(peer);
+                // A core that accepts has looked at its sockets since.
+                let accepted = served.running.counts().total.accepted;
+                drop(served.connect());
+                eventually("another is accepted", || served.running.counts().total.accepted > accepted);
                 gate.add_permits(1);
                 eventually("it is cut", || !cuts.lock().unwrap().is_empty());
                 assert_eq!(cuts.lock().unwrap().pop(), Some(Some(CutBy::Peer)), "{content:?}");
