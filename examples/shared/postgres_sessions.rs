@@ -28,7 +28,8 @@ struct Connection {
     client: Client,
     load: Statement,
     insert: Statement,
-    update: Statement,
+    replace: Statement,
+    touch: Statement,
     delete: Statement,
 }
 
@@ -81,7 +82,8 @@ impl Connection {
         Ok(Connection {
             load: client.prepare("SELECT data, begun_at, expires_at FROM sessions WHERE id = $1").await?,
             insert: client.prepare("INSERT INTO sessions VALUES ($1, $2, $3, $4)").await?,
-            update: client.prepare(UPDATE).await?,
+            replace: client.prepare(REPLACE).await?,
+            touch: client.prepare(TOUCH).await?,
             delete: client.prepare("DELETE FROM sessions WHERE id = $1").await?,
             client,
         })
@@ -101,7 +103,8 @@ const SCHEMA: &str = "
     );
     CREATE INDEX IF NOT EXISTS sessions_by_expiry ON sessions (expires_at);
     COMMIT;";
-const UPDATE: &str = "UPDATE sessions SET data = COALESCE($2, data), expires_at = $3 WHERE id = $1";
+const REPLACE: &str = "UPDATE sessions SET data = $3, expires_at = $4 WHERE id = $1 AND data = $2";
+const TOUCH: &str = "UPDATE sessions SET expires_at = $2 WHERE id = $1";
 
 impl SessionStore for PostgresSessions {
     async fn load(&self, id: &SessionId) -> Result<Option<StoredSession>> {
@@ -121,11 +124,22 @@ impl SessionStore for PostgresSessions {
         self.run(insert).await.map(drop)
     }
 
-    async fn update(&self, id: &SessionId, data: Option<Bytes>, expires_at: SystemTime) -> Result {
-        let update = async |db: &Connection| {
-            db.client.execute(&db.update, &[&id.as_str(), &data.as_deref(), &expires_at]).await
+    async fn replace(
+        &self,
+        id: &SessionId,
+        before: &Bytes,
+        data: Bytes,
+        expires_at: SystemTime,
+    ) -> Result<bool> {
+        let replace = async |db: &Connection| {
+            db.client.execute(&db.replace, &[&id.as_str(), &&before[..], &&data[..], &expires_at]).await
         };
-        self.run(update).await.map(drop)
+        Ok(self.run(replace).await? == 1)
+    }
+
+    async fn touch(&self, id: &SessionId, expires_at: SystemTime) -> Result {
+        let touch = async |db: &Connection| db.client.execute(&db.touch, &[&id.as_str(), &expires_at]).await;
+        self.run(touch).await.map(drop)
     }
 
     async fn delete(&self, id: &SessionId) -> Result<bool> {

@@ -16,12 +16,13 @@ use redis::{AsyncTypedCommands, ErrorKind, RedisError, Script, pipe};
 /// evicts rates before sessions (`maxmemory-policy volatile-ttl`).
 pub struct RedisSessions {
     connection: ConnectionManager,
-    update: Script,
+    replace: Script,
+    touch: Script,
 }
 
 impl RedisSessions {
     pub fn new(connection: ConnectionManager) -> RedisSessions {
-        RedisSessions { connection, update: Script::new(UPDATE) }
+        RedisSessions { connection, replace: Script::new(REPLACE), touch: Script::new(TOUCH) }
     }
 
     fn connection(&self) -> ConnectionManager {
@@ -55,10 +56,22 @@ impl SessionStore for RedisSessions {
         insert.exec_async(&mut self.connection()).await.map_err(unavailable)
     }
 
-    async fn update(&self, id: &SessionId, data: Option<Bytes>, expires_at: SystemTime) -> Result {
-        let mut update = self.update.key(key(id));
-        update.arg(millis(expires_at)).arg(data.as_deref());
-        update.invoke_async(&mut self.connection()).await.map_err(unavailable)
+    async fn replace(
+        &self,
+        id: &SessionId,
+        before: &Bytes,
+        data: Bytes,
+        expires_at: SystemTime,
+    ) -> Result<bool> {
+        let mut replace = self.replace.key(key(id));
+        replace.arg(&before[..]).arg(&data[..]).arg(millis(expires_at));
+        replace.invoke_async(&mut self.connection()).await.map_err(unavailable)
+    }
+
+    async fn touch(&self, id: &SessionId, expires_at: SystemTime) -> Result {
+        let mut touch = self.touch.key(key(id));
+        touch.arg(millis(expires_at));
+        touch.invoke_async(&mut self.connection()).await.map_err(unavailable)
     }
 
     async fn delete(&self, id: &SessionId) -> Result<bool> {
@@ -66,10 +79,16 @@ impl SessionStore for RedisSessions {
     }
 }
 
+/// A session that is not there has no data.
+const REPLACE: &str = "
+    if redis.call('HGET', KEYS[1], 'data') ~= ARGV[1] then return 0 end
+    redis.call('HSET', KEYS[1], 'data', ARGV[2], 'expires_at', ARGV[3])
+    redis.call('PEXPIREAT', KEYS[1], ARGV[3])
+    return 1";
+
 /// A session that is not there is not added.
-const UPDATE: &str = "
+const TOUCH: &str = "
     if redis.call('EXISTS', KEYS[1]) == 0 then return end
-    if ARGV[2] then redis.call('HSET', KEYS[1], 'data', ARGV[2]) end
     redis.call('HSET', KEYS[1], 'expires_at', ARGV[1])
     redis.call('PEXPIREAT', KEYS[1], ARGV[1])";
 

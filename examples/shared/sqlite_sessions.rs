@@ -95,14 +95,26 @@ impl SessionStore for SqliteSessions {
         .map(drop)
     }
 
-    async fn update(&self, id: &SessionId, data: Option<Bytes>, expires_at: SystemTime) -> Result {
-        let id = id.as_str().to_owned();
-        let update = "UPDATE sessions SET data = COALESCE(?2, data), expires_at = ?3 WHERE id = ?1";
+    async fn replace(
+        &self,
+        id: &SessionId,
+        before: &Bytes,
+        data: Bytes,
+        expires_at: SystemTime,
+    ) -> Result<bool> {
+        let (id, before) = (id.as_str().to_owned(), before.clone());
+        let replace = "UPDATE sessions SET data = ?3, expires_at = ?4 WHERE id = ?1 AND data = ?2";
         self.run(move |db| {
-            db.prepare_cached(update)?.execute(params![id, data.as_deref(), millis(expires_at)])
+            let changed = params![id, &before[..], &data[..], millis(expires_at)];
+            Ok(db.prepare_cached(replace)?.execute(changed)? == 1)
         })
         .await
-        .map(drop)
+    }
+
+    async fn touch(&self, id: &SessionId, expires_at: SystemTime) -> Result {
+        let id = id.as_str().to_owned();
+        let touch = "UPDATE sessions SET expires_at = ?2 WHERE id = ?1";
+        self.run(move |db| db.prepare_cached(touch)?.execute(params![id, millis(expires_at)])).await.map(drop)
     }
 
     async fn delete(&self, id: &SessionId) -> Result<bool> {

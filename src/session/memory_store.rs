@@ -67,8 +67,23 @@ impl SessionStore for MemoryStore {
         Ok(())
     }
 
-    async fn update(&self, id: &SessionId, data: Option<Bytes>, expires_at: SystemTime) -> Result {
-        lock(&self.sessions).update(id, data, expires_at);
+    async fn replace(
+        &self,
+        id: &SessionId,
+        before: &Bytes,
+        data: Bytes,
+        expires_at: SystemTime,
+    ) -> Result<bool> {
+        let mut sessions = lock(&self.sessions);
+        let is_same = sessions.by_id.get(id).is_some_and(|entry| entry.session.data == *before);
+        if is_same {
+            sessions.change(id, |session| *session = StoredSession { data, expires_at, ..*session });
+        }
+        Ok(is_same)
+    }
+
+    async fn touch(&self, id: &SessionId, expires_at: SystemTime) -> Result {
+        lock(&self.sessions).change(id, |session| session.expires_at = expires_at);
         Ok(())
     }
 
@@ -115,10 +130,10 @@ impl SessionMap {
         Some(entry.session.clone())
     }
 
-    fn update(&mut self, id: &SessionId, data: Option<Bytes>, expires_at: SystemTime) {
-        if let Some(Entry { session: old, is_used }) = self.remove(id) {
-            let session = StoredSession { data: data.unwrap_or(old.data), expires_at, ..old };
-            self.put(*id, Entry { session, is_used });
+    fn change(&mut self, id: &SessionId, change: impl FnOnce(&mut StoredSession)) {
+        if let Some(mut entry) = self.remove(id) {
+            change(&mut entry.session);
+            self.put(*id, entry);
         }
     }
 
@@ -230,16 +245,19 @@ mod tests {
     }
 
     #[test]
-    fn an_update_adds_no_session_and_may_leave_the_data() {
+    fn a_change_adds_no_session_and_undoes_no_other() {
         let store = MemoryStore::with_sessions_max(0);
         let kept = block_on(async {
             let later = NOW + Duration::from_secs(9);
-            store.update(&id(1), Some(Bytes::new()), later).await.unwrap();
+            let (before, data) = (expiring(1).data, Bytes::from_static(b"[]"));
+            assert!(!store.replace(&id(1), &before, data.clone(), later).await.unwrap());
+            store.touch(&id(1), later).await.unwrap();
             assert!(store.is_empty());
             store.insert(&id(1), expiring(1)).await.unwrap();
-            store.update(&id(1), None, later).await.unwrap();
+            store.touch(&id(1), later).await.unwrap();
             assert_eq!(store.load(&id(1)).await.unwrap(), Some(expiring(9)));
-            store.update(&id(1), Some(Bytes::from_static(b"[]")), later).await.unwrap();
+            assert!(store.replace(&id(1), &before, data.clone(), later).await.unwrap());
+            assert!(!store.replace(&id(1), &before, Bytes::new(), later).await.unwrap(), "it has changed");
             let kept = store.load(&id(1)).await.unwrap().unwrap();
             store.insert(&id(2), expiring(2)).await.unwrap();
             assert!(!store.delete(&id(1)).await.unwrap(), "there was room for one");

@@ -23,7 +23,8 @@ use crate::server::Result;
 /// |---|---|
 /// | `load` | `SELECT data, begun_at, expires_at FROM sessions WHERE id = $1` |
 /// | `insert` | `INSERT INTO sessions VALUES ($1, $2, $3, $4)` |
-/// | `update` | `UPDATE sessions SET data = COALESCE($2, data), expires_at = $3 WHERE id = $1` |
+/// | `replace` | `UPDATE sessions SET data = $3, expires_at = $4 WHERE id = $1 AND data = $2`, and the number of its rows |
+/// | `touch` | `UPDATE sessions SET expires_at = $2 WHERE id = $1` |
 /// | `delete` | `DELETE FROM sessions WHERE id = $1`, and the number of its rows |
 ///
 /// And from time to time, `DELETE FROM sessions WHERE expires_at < now()`.
@@ -34,14 +35,19 @@ pub trait SessionStore: 'static {
     /// Adds a session with a new id.
     fn insert(&self, id: &SessionId, session: StoredSession) -> impl Future<Output = Result>;
 
-    /// Sets the expiry of the session with this id, and its data. With `None`, the data stay as they are. An absent session
-    /// must not be added: the user may have signed out meanwhile.
-    fn update(
+    /// Replaces the data of the session with this id, and sets its expiry, if its data are still those of `before`. Returns
+    /// whether they were, in one step: of two requests at a time, each has to see the changes of the other. An absent session
+    /// must not be added, as the user may have signed out meanwhile.
+    fn replace(
         &self,
         id: &SessionId,
-        data: Option<Bytes>,
+        before: &Bytes,
+        data: Bytes,
         expires_at: SystemTime,
-    ) -> impl Future<Output = Result>;
+    ) -> impl Future<Output = Result<bool>>;
+
+    /// Sets the expiry of the session with this id, if there is one.
+    fn touch(&self, id: &SessionId, expires_at: SystemTime) -> impl Future<Output = Result>;
 
     /// Deletes the session with this id. Returns whether there was one. Of several calls for one session, only one may return
     /// `true`.
@@ -68,13 +74,18 @@ impl<S: SessionStore> SessionStore for Arc<S> {
         (**self).insert(id, session)
     }
 
-    fn update(
+    fn replace(
         &self,
         id: &SessionId,
-        data: Option<Bytes>,
+        before: &Bytes,
+        data: Bytes,
         expires_at: SystemTime,
-    ) -> impl Future<Output = Result> {
-        (**self).update(id, data, expires_at)
+    ) -> impl Future<Output = Result<bool>> {
+        (**self).replace(id, before, data, expires_at)
+    }
+
+    fn touch(&self, id: &SessionId, expires_at: SystemTime) -> impl Future<Output = Result> {
+        (**self).touch(id, expires_at)
     }
 
     fn delete(&self, id: &SessionId) -> impl Future<Output = Result<bool>> {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::session::{AheadOfSession, LoadedSession, Session, SessionChange, WithinSessions};
 use super::session_id::SessionId;
 use super::session_store::{SessionStore, StoredSession};
-use crate::message::{MessageError, Request, Response, SetCookie};
+use crate::message::{MessageError, Request, Response, SetCookie, Status};
 use crate::runtime::boxed;
 use crate::server::context::Extensions;
 use crate::server::handler::{is_panic, is_time_over};
@@ -111,7 +111,17 @@ impl<S: SessionStore> Middleware for Sessions<S> {
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        let loaded = self.keeper.load(&ctx.request).await?;
+        let loaded = match self.keeper.load(&ctx.request).await {
+            Ok(loaded) => loaded,
+            // The refusal is the answer, and middleware beneath does without a session.
+            Err(error) if next.is_refusing() => {
+                let refused = next.handle(ctx).await;
+                let status = refused.as_ref().map_or_else(Error::status, |()| ctx.response.status);
+                ctx.report_beside(status, error);
+                return refused;
+            }
+            Err(error) => return Err(error),
+        };
         ctx.check_peer().await?;
         if let Some(loaded) = loaded {
             ctx.extensions.insert(loaded);
@@ -221,7 +231,7 @@ impl<S: SessionStore> Keeper<S> {
         };
         let LoadedSession { id, session } = loaded;
         let expires_at = self.settings.expiry(session.begun_at, now);
-        self.store.update(id, None, expires_at).await?;
+        self.store.touch(id, expires_at).await?;
         session.expires_at = expires_at;
         self.prolong_cookie(Some(response), id)
     }
@@ -258,7 +268,7 @@ impl<S: SessionStore> Keeper<S> {
                 match self.merge(&old, session).await? {
                     Merged::Gone => return Ok(()),
                     Merged::Empty => return self.delete(&old, session, Some(response)).await,
-                    Merged::Values { .. } => {}
+                    Merged::Values(_) => {}
                 }
                 let id = self.insert(session.data(data_max)?, now).await?;
                 // Of several requests that end a session, one finds it. The others bring nothing of it back.
@@ -270,17 +280,21 @@ impl<S: SessionStore> Keeper<S> {
                 self.set_cookie(response, id.as_str())
             }
             SessionChange::Update(id) => {
-                let begun_at = match self.merge(&id, session).await? {
-                    Merged::Gone => return Ok(()),
-                    Merged::Empty => return self.delete(&id, session, head).await,
-                    Merged::Values { begun_at } => begun_at,
-                };
-                let data = session.data(data_max)?;
-                let expires_at = self.settings.expiry(begun_at, now);
-                self.store.update(&id, Some(data), expires_at).await?;
-                session.note_saved(Some((id, begun_at)));
-                // After an error, all of this is done once more, and the cookie must not be there twice.
-                self.prolong_cookie(head, &id)
+                for _ in 0..MERGES_MAX {
+                    let current = match self.merge(&id, session).await? {
+                        Merged::Gone => return Ok(()),
+                        Merged::Empty => return self.delete(&id, session, head).await,
+                        Merged::Values(current) => current,
+                    };
+                    let data = session.data(data_max)?;
+                    let expires_at = self.settings.expiry(current.begun_at, now);
+                    if self.store.replace(&id, &current.data, data, expires_at).await? {
+                        session.note_saved(Some((id, current.begun_at)));
+                        // After an error, all of this is done once more, and the cookie must not be there twice.
+                        return self.prolong_cookie(head, &id);
+                    }
+                }
+                Err(Error::new(Status::SERVICE_UNAVAILABLE, "too many requests change the session at once"))
             }
             SessionChange::Delete(id) => self.delete(&id, session, head).await,
         }
@@ -305,7 +319,7 @@ impl<S: SessionStore> Keeper<S> {
             return Ok(Merged::Gone);
         };
         session.merge(&current)?;
-        Ok(if session.is_empty() { Merged::Empty } else { Merged::Values { begun_at: current.begun_at } })
+        Ok(if session.is_empty() { Merged::Empty } else { Merged::Values(current) })
     }
 
     /// Ends a session. Without its cookie, which can be removed no more once the head was sent, it is over as well.
@@ -368,11 +382,14 @@ impl Settings {
     }
 }
 
+/// How often a change is merged anew because another request has saved its own meanwhile. Each time, one of them is saved, and a
+/// page sends some six requests at once.
+const MERGES_MAX: usize = 16;
+
 /// The outcome of a merge of a session's changes with the store.
 enum Merged {
-    Values {
-        begun_at: SystemTime,
-    },
+    /// With what the store had, but for the changes.
+    Values(StoredSession),
     Empty,
     /// The session is not there any more.
     Gone,

@@ -16,7 +16,7 @@ use corehttp::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
-use crate::support::{Served, paused};
+use crate::support::{ErrorReports, Served, paused, status};
 
 /// Notes what it has to do.
 #[derive(Clone, Default)]
@@ -57,9 +57,20 @@ impl SessionStore for NotingStore {
         self.sessions.insert(id, session).await
     }
 
-    async fn update(&self, id: &SessionId, data: Option<Bytes>, expires_at: SystemTime) -> corehttp::Result {
-        self.note(if data.is_some() { "update" } else { "touch" })?;
-        self.sessions.update(id, data, expires_at).await
+    async fn replace(
+        &self,
+        id: &SessionId,
+        before: &Bytes,
+        data: Bytes,
+        expires_at: SystemTime,
+    ) -> corehttp::Result<bool> {
+        self.note("update")?;
+        self.sessions.replace(id, before, data, expires_at).await
+    }
+
+    async fn touch(&self, id: &SessionId, expires_at: SystemTime) -> corehttp::Result {
+        self.note("touch")?;
+        self.sessions.touch(id, expires_at).await
     }
 
     async fn delete(&self, id: &SessionId) -> corehttp::Result<bool> {
@@ -514,6 +525,23 @@ fn a_store_that_fails_is_answered_as_it_says() {
     assert_eq!(agent.get("/set-and-fail", &["insert"]).status, Status::SERVICE_UNAVAILABLE);
 }
 
+/// Middleware between the two has no session then, and the failure is reported beside the refusal.
+#[test]
+fn a_refusal_is_the_answer_although_the_store_fails() {
+    let mut agent = agent(NotingStore::default());
+    agent.get("/set", &["insert"]);
+    let store = NotingStore { fails: &["load"], ..agent.store };
+    let refuses = guard(|_: &mut Context| -> corehttp::Result { Err(Status::UNAUTHORIZED.into()) });
+    let reports = ErrorReports::default();
+    let app = wrap((Sessions::new(store), refuses), app);
+    let served = Served::with(|server| reports.attach(server), app);
+    let cookie = agent.cookie;
+    let post = format!("POST / HTTP/1.1\r\nhost: a\r\ncookie: {cookie}\r\ncontent-length: 2\r\n\r\nhi");
+    let received = served.ask(post);
+    assert_eq!(status(&received), 401, "{received}");
+    assert_eq!(reports.take().iter().map(|(status, _)| *status).collect::<Vec<_>>(), [401]);
+}
+
 /// A cookie would promise a time for which the store does not keep the session.
 #[test]
 fn a_cookie_is_not_set_again_for_a_session_that_could_not_be_touched() {
@@ -685,13 +713,64 @@ impl SessionStore for SlowStore {
         self.0.insert(id, session).await
     }
 
-    async fn update(&self, id: &SessionId, data: Option<Bytes>, expires_at: SystemTime) -> corehttp::Result {
-        self.0.update(id, data, expires_at).await
+    async fn replace(
+        &self,
+        id: &SessionId,
+        before: &Bytes,
+        data: Bytes,
+        expires_at: SystemTime,
+    ) -> corehttp::Result<bool> {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        self.0.replace(id, before, data, expires_at).await
+    }
+
+    async fn touch(&self, id: &SessionId, expires_at: SystemTime) -> corehttp::Result {
+        self.0.touch(id, expires_at).await
     }
 
     async fn delete(&self, id: &SessionId) -> corehttp::Result<bool> {
         self.0.delete(id).await
     }
+}
+
+/// Each has loaded the session before the others save it.
+#[test]
+fn requests_at_a_time_undo_no_change_of_each_other() {
+    let app = async |ctx: &mut Context| -> corehttp::Result {
+        let path = ctx.request.path().to_owned();
+        let session = Session::from_extensions(&mut ctx.extensions)?;
+        match path.as_str() {
+            "/sign-in" => {
+                session.set("user", "Ada")?;
+                session.set("role", "admin")?;
+            }
+            "/demote" => drop(session.remove("role")),
+            "/" => {
+                let role: Option<String> = session.get("role")?;
+                let pages =
+                    ["/a", "/b", "/c"].map(|page| session.get::<bool>(page).is_ok_and(|seen| seen.is_some()));
+                ctx.response.set_text(format!("{role:?} {pages:?}"));
+            }
+            page => session.set(page, &true)?,
+        }
+        Ok(())
+    };
+    paused(async {
+        let service = Server::new().service(wrap(Sessions::new(SlowStore(MemoryStore::new())), app));
+        let signed_in = service.respond(Request::get("/sign-in").unwrap()).await;
+        let cookie = signed_in.cookies().next().map(|cookie| format!("{}={}", cookie.name, cookie.value));
+        let get = async |path: &str| {
+            let mut request = Request::get(path).unwrap();
+            request.headers.set("cookie", cookie.as_deref().unwrap()).unwrap();
+            service.respond(request).await
+        };
+        let changed = tokio::join!(get("/a"), get("/demote"), get("/b"), get("/c"));
+        assert_eq!(
+            [changed.0, changed.1, changed.2, changed.3].map(|response| response.status),
+            [Status::OK; 4]
+        );
+        assert_eq!(get("/").await.text(), Ok("None [true, true, true]"));
+    });
 }
 
 #[test]
