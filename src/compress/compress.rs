@@ -1,6 +1,7 @@
 //! [`Compress`]: compresses the responses of a handler (RFC 9110 §8.4, §12.5.3).
 
 use std::io;
+use std::mem;
 use std::pin::Pin;
 
 use super::compress_transform::{CompressRules, CompressTransform};
@@ -131,13 +132,27 @@ impl Compress {
 impl Middleware for Compress {
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         CompressTransform::put(ctx, self.rules);
-        let outcome = next.handle(ctx).await;
+        let within = TransformWithin(ctx);
+        let outcome = next.handle(within.0).await;
+        // `finish` takes it.
+        mem::forget(within);
         // The future is boxed because it is rare: without the box, the future of each request would have room for it.
         if let Some(large) = finish(ctx, outcome)? {
             ctx.response.body = large.await?;
             ctx.give_back_unused();
         }
         Ok(())
+    }
+}
+
+/// A context with a [`CompressTransform`], which is taken back if middleware around the call drops it.
+struct TransformWithin<'c>(&'c mut Context);
+
+impl Drop for TransformWithin<'_> {
+    fn drop(&mut self) {
+        if let Some(transform) = CompressTransform::take(self.0) {
+            transform.give();
+        }
     }
 }
 

@@ -291,8 +291,9 @@ impl Middleware for Cors {
             return self.rules.answer(&ctx.request, &mut ctx.response);
         }
         ctx.head_filters.fields = Some(self.fields_for(&ctx.request));
-        let outcome = next.handle(ctx).await;
-        Cors::finish(ctx);
+        let within = FieldsWithin(ctx);
+        let outcome = next.handle(within.0).await;
+        Cors::finish(within.0);
         outcome
     }
 
@@ -311,6 +312,16 @@ impl Middleware for Cors {
             None => ctx.head_filters.fields = None,
         }
         outcome
+    }
+}
+
+/// A context whose responses have the fields of CORS within this call alone: middleware around it may drop the call, and send
+/// a response of its own.
+struct FieldsWithin<'c>(&'c mut Context);
+
+impl Drop for FieldsWithin<'_> {
+    fn drop(&mut self) {
+        self.0.head_filters.fields = None;
     }
 }
 

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Poll, ready};
 
 use http::Uri;
@@ -192,10 +193,10 @@ where
             return send_response(ctx, &pump, response).await;
         }
         apply_head(ctx, head, is_replaced)?;
-        let gate = HeadGate::put(ctx, &call);
-        let outcome = run_handler(next, ctx, answering.as_mut(), &gate).await;
-        let has_begun = ctx.has_responded() || !gate.is_open();
-        gate.restore(ctx);
+        let gated = Gated { gate: HeadGate::put(ctx, &call), ctx };
+        let outcome = run_handler(next, gated.ctx, answering.as_mut(), &gated.gate).await;
+        let has_begun = gated.ctx.has_responded() || !gated.gate.is_open();
+        drop(gated);
         match outcome {
             Outcome::Failed(error) => Err(error),
             Outcome::Returned(Ok(())) if has_begun && !ctx.has_responded() => {
@@ -215,6 +216,19 @@ where
             }
             Outcome::Overtaken(response) => replace(ctx, &pump, fields, response).await,
         }
+    }
+}
+
+/// A context behind a gate, for as long as its handler is called.
+struct Gated<'c, B> {
+    gate: Rc<HeadGate<B>>,
+    ctx: &'c mut Context,
+}
+
+impl<B> Drop for Gated<'_, B> {
+    fn drop(&mut self) {
+        let Gated { gate, ctx } = self;
+        gate.restore(ctx);
     }
 }
 

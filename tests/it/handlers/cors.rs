@@ -1,13 +1,15 @@
 //! CORS: the rules of the Fetch standard's protocol, most of which have their counterpart in the web platform tests
 //! (`cors/` and `fetch/api/cors/`).
 
+use std::future::pending;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use corehttp::middleware::{Cors, CrossOriginProtection, guard, limits, timeouts, wrap};
+use corehttp::middleware::{Cors, CrossOriginProtection, Next, guard, limits, timeouts, wrap};
 use corehttp::{BodyPlan, BoxHandler, Client, Context, Handler, IntoHandler, Method, Status, routes};
+use tokio::time::timeout;
 
 use crate::support::wired::{Then, Wired};
 use crate::support::{Served, status};
@@ -415,4 +417,68 @@ fn a_long_list_of_fields_takes_no_longer_than_its_length() {
         assert_eq!(ask(&wired, "OPTIONS /", &[APP, ASKS, &spaces]).0, 204);
     }
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// Calls what is beneath it once more if that takes too long.
+async fn tries_again(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
+    match timeout(Duration::from_millis(50), next.handle(ctx)).await {
+        Ok(outcome) => outcome,
+        Err(_) => next.handle(ctx).await,
+    }
+}
+
+/// Answers in place of what takes too long, by itself or by a stream.
+async fn gives_up(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
+    if timeout(Duration::from_millis(50), next.handle(ctx)).await.is_ok() {
+        return Ok(());
+    }
+    if ctx.request.path() == "/stream" {
+        let mut out = ctx.body_writer().await?;
+        out.write_all(b"later").await?;
+        return Ok(out.finish().await?);
+    }
+    ctx.response.set_text("later");
+    Ok(())
+}
+
+/// A call that was dropped leaves nothing to the next one, nor to middleware around it.
+#[test]
+fn the_fields_are_those_of_one_call() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let late_once = {
+        let calls = calls.clone();
+        async move |ctx: &mut Context| {
+            if calls.fetch_add(1, Ordering::SeqCst) == 0 {
+                pending::<()>().await;
+            }
+            ctx.response.set_text("x".repeat(2000));
+        }
+    };
+    let any = || Cors::new().allow_any_origin();
+    let outcomes = |app: BoxHandler| {
+        let served = Served::new(app);
+        ["/", "/stream", "/"].map(|path| {
+            calls.store(0, Ordering::SeqCst);
+            let received = served
+                .ask(format!("GET {path} HTTP/1.1\r\nhost: a\r\n{APP}\r\naccept-encoding: gzip\r\n\r\n"));
+            (received.contains("access-control-allow-origin: *"), received.contains("content-encoding: gzip"))
+        })
+    };
+    assert_eq!(outcomes(wrap((tries_again, any()), late_once.clone()).boxed()), [(true, false); 3]);
+    assert_eq!(outcomes(wrap((gives_up, any()), late_once.clone()).boxed()), [(false, false); 3]);
+    #[cfg(feature = "compress")]
+    {
+        let compress = corehttp::middleware::Compress::new;
+        let app = wrap((tries_again, compress()), late_once.clone()).boxed();
+        assert_eq!(outcomes(app), [(false, true); 3]);
+        let app = wrap((gives_up, compress()), late_once.clone()).boxed();
+        assert_eq!(outcomes(app), [(false, false); 3]);
+    }
+    #[cfg(all(feature = "compress", feature = "tower"))]
+    {
+        let compress = corehttp::middleware::Compress::new;
+        let layers = || corehttp::tower::layer(tower::layer::util::Identity::new());
+        let app = wrap((compress(), tries_again, layers()), late_once).boxed();
+        assert_eq!(outcomes(app), [(false, true); 3]);
+    }
 }
