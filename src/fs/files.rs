@@ -20,7 +20,9 @@ use crate::descriptors::with_descriptors;
 use crate::message::text::percent;
 use crate::message::{Headers, HostMap, MessageError, Method, OctetSet, Request, Status};
 use crate::runtime::{BlockingLimit, boxed, spawn_blocking};
-use crate::server::{BodyPlan, BoxedFuture, Context, Handler, IntoHandler, Refusal, Result, handle_deferred};
+use crate::server::{
+    BodyPlan, BoxedFuture, Context, Handler, IntoHandler, Refusal, Result, defer_body, handle_deferred,
+};
 
 /// Serves the files of a directory, and nothing outside of it.
 ///
@@ -533,9 +535,24 @@ impl<N: Handler> Handler for Files<N> {
         Ok(())
     }
 
-    /// The refusal is that of the other handler's plan, and passes its middleware.
+    /// The refusal passes the middleware of the other handler. If that was not asked for a plan, it has noted no route, and its
+    /// time limits, which may have the request wait for the core, are not known yet.
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
-        self.not_found.refuse(ctx, refusal)
+        if !matches!(ctx.request.method(), Method::Get | Method::Head) {
+            return self.not_found.refuse(ctx, refusal);
+        }
+        Box::pin(async move {
+            let waited = ctx.timeouts().queue;
+            if let BodyPlan::Refuse(status) = defer_body(ctx, &self.not_found) {
+                // The refusal that is on its way counts.
+                drop(Refusal::take(ctx, status));
+            }
+            let may_wait = ctx.timeouts().queue.is_none_or(|limit| Some(limit) > waited);
+            match refusal.is_of_queue() && may_wait {
+                true => self.handle(ctx).await,
+                false => self.not_found.refuse(ctx, refusal).await,
+            }
+        })
     }
 }
 

@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use corehttp::health::Health;
-use corehttp::middleware::{Next, timeouts, wrap};
-use corehttp::{Context, Error, Server, Timeouts, routes};
+use corehttp::middleware::{Cors, Next, timeouts, wrap};
+use corehttp::{BoxHandler, Context, Error, Handler, Server, Timeouts, routes};
 
 use crate::support::{ErrorReports, Peer, Served, get, status};
 
@@ -109,14 +109,26 @@ fn a_few_that_compute_for_long_refuse_nobody() {
 
 #[test]
 fn probes_are_answered_by_a_core_that_is_behind() {
+    check_probes(|router| router);
+}
+
+/// Files ask what is behind them only once there is no file.
+#[cfg(feature = "fs")]
+#[test]
+fn probes_behind_files_are_answered_as_well() {
+    let directory = tempfile::tempdir().unwrap();
+    check_probes(|router| corehttp::fs::Files::new(directory.path()).unwrap().not_found(router).boxed());
+}
+
+fn check_probes(around: impl FnOnce(BoxHandler) -> BoxHandler) {
     let health = Health::new();
     let paths = ["/livez", "/readyz"];
     let router = routes! {
-        GET "/" => computes,
+        GET "/" => wrap(Cors::new().allow_any_origin(), computes),
         GET "/livez" => health.live(),
         GET "/readyz" => health.ready(),
     };
-    let served = Served::with(queued, router);
+    let served = Served::with(queued, around(router.boxed()));
     let mut peers: Vec<Peer> = (0..PEERS).map(|_| served.connect()).collect();
     let is_refused = (0..ROUNDS_MAX).any(|_| {
         // The last to ask have waited for the others.
@@ -124,6 +136,7 @@ fn probes_are_answered_by_a_core_that_is_behind() {
         busy.iter_mut().for_each(|peer| peer.send(get("/")));
         probes.iter_mut().zip(paths).for_each(|(peer, path)| peer.send(get(path)));
         let received: Vec<String> = busy.iter_mut().map(Peer::receive).collect();
+        assert!(received.iter().all(|received| received.contains("access-control-allow-origin: *")));
         for peer in probes {
             let received = peer.receive();
             assert_eq!(status(&received), 200, "{received}");
