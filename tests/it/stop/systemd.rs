@@ -16,9 +16,10 @@ use corehttp::Status;
 use corehttp::server::ServerCore;
 use corehttp::{Context, Server};
 #[cfg(feature = "handover")]
+use rlimit::{Resource, setrlimit};
 use tokio::sync::Notify;
 
-use crate::support::{Peer, TIMEOUT};
+use crate::support::{Peer, TIMEOUT, use_up_descriptors};
 
 /// Set in the process that is the service.
 const SERVICE: &str = "COREHTTP_TEST_SERVICE";
@@ -146,6 +147,37 @@ fn a_manager_that_reads_nothing_holds_up_no_core() {
     // The order to stop is given while nobody reads, and the service ends nevertheless.
     fill(&path);
     drop(service.stdin.take());
+    assert!(service.wait().unwrap().success());
+}
+
+/// Its manager would take a want of descriptors, which passes, for the end of the cores.
+#[test]
+fn a_service_without_descriptors_shows_that_it_lives() {
+    if env::var_os(SERVICE).is_some() {
+        setrlimit(Resource::NOFILE, 64, 64).unwrap();
+        let running = Server::bind("127.0.0.1:0").cores(1).systemd().unwrap().start(|_: &mut Context| ());
+        let running = running.unwrap();
+        let socket = UnixDatagram::unbound().unwrap();
+        let taken = use_up_descriptors();
+        socket.send_to(b"TAKEN=1\n", env::var_os("NOTIFY_SOCKET").unwrap()).unwrap();
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+        running.stop(TIMEOUT);
+        running.wait().unwrap();
+        return drop(taken);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let manager = manage(&path);
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "40000").stdin(Stdio::piped());
+    let test = "stop::systemd::a_service_without_descriptors_shows_that_it_lives";
+    let mut service = start(&mut command, test).unwrap();
+    while receive(&manager) != "TAKEN=1\n" {}
+    for _ in 0..3 {
+        assert_eq!(receive(&manager), "WATCHDOG=1\n");
+    }
+    drop(service.stdin.take());
+    while receive(&manager) != "STOPPING=1\n" {}
     assert!(service.wait().unwrap().success());
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::descriptors::{CLOSING_TIME, makes_room_after};
 use crate::net::{
     Address, BoundSocket, ControlSocket, FileOwnership, ListenOptions, Predecessor, SocketFile,
 };
@@ -121,9 +122,13 @@ impl Handover {
             return Ok(());
         }
         loop {
-            let Ok(successor) = control.accept().await else {
-                runtime::sleep(ACCEPT_PAUSE).await;
-                continue;
+            let successor = match control.accept().await {
+                Ok(successor) => successor,
+                Err(error) => {
+                    let pause = if makes_room_after(&error) { CLOSING_TIME } else { ACCEPT_PAUSE };
+                    runtime::sleep(pause).await;
+                    continue;
+                }
             };
             // If this server is stopped while the successor starts, the files stay for it. Without a successor, the next
             // server replaces them.

@@ -2,11 +2,11 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::time::Duration;
-use std::{env, io, process};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use std::{env, io, process, thread};
 
 use sd_notify::NotifyState;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -88,23 +88,38 @@ impl Notifier {
 /// listen is no reason to stop.
 fn notify(state: NotifyState<'_>, wait_max: Duration) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
-    let _ = send(&state, path.as_bytes(), wait_max);
+    let until = Instant::now() + wait_max;
+    while let Err(error) = send(&state, path.as_bytes())
+        && error.kind() == io::ErrorKind::WouldBlock
+        && Instant::now() < until
+    {
+        thread::sleep(FULL_QUEUE_PAUSE);
+    }
 }
 
 /// `@` stands for the zero byte that an abstract address begins with.
-fn send(state: &NotifyState<'_>, path: &[u8], wait_max: Duration) -> io::Result<()> {
+fn send(state: &NotifyState<'_>, path: &[u8]) -> io::Result<()> {
     let address = match path.split_first() {
         Some((b'@', name)) => SockAddr::unix(OsStr::from_bytes(&[b"\0", name].concat()))?,
         _ => SockAddr::unix(OsStr::from_bytes(path))?,
     };
-    let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
-    if wait_max.is_zero() {
-        socket.set_nonblocking(true)?;
-    } else {
-        socket.set_write_timeout(Some(wait_max))?;
-    }
-    socket.send_to(format!("{state}\n").as_bytes(), &address).map(drop)
+    socket()?.send_to(format!("{state}\n").as_bytes(), &address).map(drop)
 }
+
+/// The socket of all notifications. It is kept, since a manager that hears nothing of a process without free descriptors would
+/// end it.
+fn socket() -> io::Result<&'static Socket> {
+    static SOCKET: OnceLock<Socket> = OnceLock::new();
+    if let Some(socket) = SOCKET.get() {
+        return Ok(socket);
+    }
+    let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
+    socket.set_nonblocking(true)?;
+    Ok(SOCKET.get_or_init(|| socket))
+}
+
+/// How long a start waits before it looks for room in the queue again.
+const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long a start may wait for a manager that is busy. It takes a service that was never ready for one that has failed,
 /// by default after 90 s.
@@ -139,7 +154,7 @@ mod tests {
 
         let name = format!("corehttp-notify-{}", process::id());
         let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        send(&NotifyState::Ready, format!("@{name}").as_bytes(), Duration::ZERO).unwrap();
+        send(&NotifyState::Ready, format!("@{name}").as_bytes()).unwrap();
         let mut room = [0; 100];
         let count = manager.recv(&mut room).unwrap();
         assert_eq!(&room[..count], b"READY=1\n");
