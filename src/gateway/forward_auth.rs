@@ -138,9 +138,7 @@ impl Settings {
     fn copy_fields(&self, answer: &Response, request: &mut Request) {
         for name in &self.copied {
             request.headers.retain(|sent| !is_read_as(sent, name.as_bytes()));
-            if request.headers.contains_token("connection", name) {
-                keep_own_options(&mut request.headers);
-            }
+            request.pass_on(name);
             for value in answer.headers.named(FieldName::new(name)) {
                 request.headers.push(FieldName::new(name), value);
             }
@@ -172,19 +170,6 @@ impl CopiedNames {
         }
     }
 }
-
-/// Leaves none of the options of `connection` but those of HTTP itself: a gateway removes the fields that others name (RFC
-/// 9110 §7.6.1), and a peer must not have it remove one that was copied.
-fn keep_own_options(headers: &mut Headers) {
-    let kept: Vec<&str> =
-        OWN_OPTIONS.into_iter().filter(|option| headers.contains_token("connection", option)).collect();
-    headers.remove("connection");
-    if !kept.is_empty() {
-        headers.push(FieldName::CONNECTION, kept.join(", ").as_bytes());
-    }
-}
-
-const OWN_OPTIONS: [&str; 3] = ["close", "keep-alive", "upgrade"];
 
 /// Whether a program behind CGI, which knows no hyphens, takes the field `sent` for the one with this name.
 fn is_read_as(sent: &[u8], name: &[u8]) -> bool {

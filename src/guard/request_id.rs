@@ -60,6 +60,7 @@ impl RequestId {
             let len = MADE_MAX - rest.len();
             ctx.request.headers.put(NAME, &buffer[..len]);
         }
+        ctx.request.pass_on(NAME.as_str());
         let Context { request, response, .. } = ctx;
         if let Some(id) = request.headers.named(NAME).next() {
             response.headers.put(NAME, id);
@@ -148,5 +149,26 @@ mod tests {
         made("192.0.2.1", &[b"\"a\",\"status\":\"forged"]);
         made("192.0.2.1", &[b"one", b"two"]);
         made("192.0.2.2", &[b"7f3a"]);
+    }
+
+    /// A peer names it as a field of its connection, which gateways remove (RFC 9110 §7.6.1).
+    #[test]
+    fn no_peer_has_a_gateway_remove_the_id() {
+        let onward = |ctx: &mut Context| -> Result {
+            let onward = ctx.request.forwarded_to("/")?;
+            ctx.response.set_text(if onward.headers.contains("x-request-id") {
+                "passed on"
+            } else {
+                "removed"
+            });
+            Ok(())
+        };
+        let service = Server::new().service(crate::middleware::wrap(RequestId::new(), onward));
+        for connection in ["close", "x-request-id", "keep-alive, X-Request-Id", "upgrade,x-request-id,x-a"] {
+            let mut request = Request::get("/").unwrap();
+            request.headers.set("connection", connection).unwrap();
+            let response = crate::block_on(service.respond(request)).unwrap();
+            assert_eq!(response.text(), Ok("passed on"), "{connection}");
+        }
     }
 }

@@ -30,7 +30,8 @@ impl Request {
     /// gateway. If the server behind needs such a field, copy it.
     ///
     /// The `max-forwards` of OPTIONS and TRACE is decremented (RFC 9110 §7.6.2). [`Request::add_via`] adds this gateway
-    /// to `via`. Set other fields of a proxy in the returned request yourself.
+    /// to `via`. Set other fields of a proxy in the returned request yourself. In this one, a peer could have them removed
+    /// as fields for its connection.
     ///
     /// # Errors
     ///
@@ -201,6 +202,20 @@ impl Request {
             && !self.may_have_content()
     }
 
+    /// Has gateways pass on the field with this name, which the application has set. They remove the fields that `connection`
+    /// names (RFC 9110 §7.6.1), so none of its options are left but those of HTTP itself.
+    pub(crate) fn pass_on(&mut self, name: &str) {
+        if !self.headers.contains_token("connection", name) {
+            return;
+        }
+        let is_sent = |option: &&str| self.headers.contains_token("connection", option);
+        let kept = Vec::from_iter(OWN_OPTIONS.into_iter().filter(is_sent)).join(", ");
+        self.headers.remove("connection");
+        if !kept.is_empty() {
+            self.headers.push(FieldName::CONNECTION, kept.as_bytes());
+        }
+    }
+
     /// Whether there is content, or may be (RFC 9112 §6.3).
     pub(crate) fn may_have_content(&self) -> bool {
         !self.body.is_empty()
@@ -254,6 +269,8 @@ fn has_dot_dot(path: &[u8]) -> bool {
 fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|octet| matches!(octet, b'/' | b'\\'))
 }
+
+const OWN_OPTIONS: [&str; 3] = ["close", "keep-alive", "upgrade"];
 
 #[cfg(test)]
 mod tests {
