@@ -20,7 +20,8 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 /// Clones of one limit count together.
 ///
 /// A request is in flight until the handler has returned. The sending of a response counts only if the handler streams it
-/// itself, with [`Context::body_writer`].
+/// itself, with [`Context::body_writer`]. A body that is to be buffered is received before, even if a guard beneath waits
+/// first. So a limit beneath that guard spares the bodies of requests that are refused.
 ///
 /// # Examples
 ///
@@ -94,10 +95,12 @@ impl ConcurrencyLimit {
 
 impl Middleware for ConcurrencyLimit {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        plan_guarded(ctx, next, |ctx| match self.wait.is_zero() && self.permits.available_permits() == 0 {
+        let check = |ctx: &mut Context| match self.wait.is_zero() && self.permits.available_permits() == 0 {
             true => Err(unavailable(ctx, GuardKind::ConcurrencyLimit)),
             false => Ok(()),
-        })
+        };
+        // A slow peer must not hold a permit while its body is received.
+        ctx.undeferred_plan(|ctx| plan_guarded(ctx, next, check))
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {

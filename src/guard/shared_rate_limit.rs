@@ -16,7 +16,8 @@ use crate::server::{
 /// Bounds how often each client may send a request to several processes together.
 ///
 /// The bound is that of a [`RateLimit`](super::RateLimit), counted in a [`RateStore`]. The store is asked once for each
-/// request, before the body is received. If the store fails or takes longer than [`SharedRateLimit::timeout`], the request is
+/// request, before the body is received. Requests that are refused beneath this count as well, since attempts at passwords
+/// have to. If the store fails or takes longer than [`SharedRateLimit::timeout`], the request is
 /// admitted or refused by [`SharedRateLimit::on_store_failure`]. Either way the failure is reported as
 /// [`ErrorCause::Rates`](crate::server::ErrorCause::Rates), once a second, and counted in
 /// [`ErrorCounts::rates`](crate::server::ErrorCounts::rates).

@@ -9,7 +9,7 @@ use super::store::{Claim, IdempotencyStore, StoredResponse, store_key};
 use crate::memory::stable_hash;
 use crate::message::{Authority, FieldName, Problem, Scheme, Status, without_end_dot};
 use crate::runtime::{run_apart, run_beside};
-use crate::server::{BodyPlan, Context, Error, Forwarded, Handler, Middleware, Result, plan_guarded};
+use crate::server::{BodyPlan, Context, Error, Forwarded, Handler, Middleware, Result};
 
 /// Handles each request with an `idempotency-key` once. Another request with the same key gets the same response, with
 /// `idempotency-replayed: true`. See the [module](crate::idempotency).
@@ -37,7 +37,11 @@ use crate::server::{BodyPlan, Context, Error, Forwarded, Handler, Middleware, Re
 /// beneath this, fails, panics or exceeds its time, and if the request is dropped by a time limit around this. The client
 /// learns of that from the response. A handler that may have done half of its work answers by itself instead. A streamed
 /// response, or one larger than [`Idempotency::response_max`], is not kept, but the key is. The content of a request counts
-/// only if the plan is to buffer it.
+/// only if the plan is to buffer it. That of a request with a key is then received before all that waits beneath this.
+///
+/// In a [`Service`](crate::Service) on a runtime that is not the crate's, a key of a request that is dropped is freed only by a
+/// store whose [`release`](IdempotencyStore::release) does not wait. Otherwise it stays claimed, for as long as the store
+/// keeps it.
 ///
 /// An error of the store before the call of the handler is the response. After a later error, which is
 /// [reported](crate::Server::on_error), the response of the handler is sent, and the key stays claimed.
@@ -138,17 +142,20 @@ impl<S: IdempotencyStore> Idempotency<S> {
             Err(gone) => Err(gone),
         };
         let is_done = ctx.has_responded() || outcome.is_ok() && !ctx.response.status.is_server_error();
-        // The key of what was done stays claimed, whatever comes.
-        claimed.is_settled = is_done;
-        let settled = match is_done {
-            true => {
-                let kept = (!ctx.has_responded())
-                    .then(|| StoredResponse::of(&ctx.response, &before, self.response_max));
-                self.store.complete(&claimed.key, kept.flatten()).await
-            }
-            false => self.store.release(&claimed.key).await,
+        let kept = match is_done && !ctx.has_responded() {
+            true => StoredResponse::of(&ctx.response, &before, self.response_max),
+            false => None,
         };
+        // The key is settled once: a second release could free the claim of a request that was sent again.
         claimed.is_settled = true;
+        let (store, key) = (self.store.clone(), mem::take(&mut claimed.key));
+        let settled = run_beside(async move {
+            match is_done {
+                true => store.complete(&key, kept).await,
+                false => store.release(&key).await,
+            }
+        });
+        let settled = settled.await;
         if let Err(error) = settled {
             let status = outcome.as_ref().map_or_else(Error::status, |()| ctx.response.status);
             let why = format!("the outcome of its idempotency-key was not stored: {error:#}");
@@ -180,7 +187,12 @@ impl<S: IdempotencyStore> Drop for ClaimedKey<S> {
 
 impl<S: IdempotencyStore> Middleware for Idempotency<S> {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        plan_guarded(ctx, next, |ctx| self.key(ctx).map(drop))
+        match self.key(ctx) {
+            // The content tells whether the key belongs to this request, so nothing beneath leaves it for later.
+            Ok(Some(_)) => ctx.undeferred_plan(|ctx| next.on_head(ctx)),
+            Ok(None) => next.on_head(ctx),
+            Err(error) => ctx.refuse(error),
+        }
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {

@@ -13,8 +13,9 @@ use crate::server::Result;
 /// the request. Neither an `idempotency-key` nor an origin contains an LF. So the last LF ends the scope. The keys of two
 /// clients differ, whatever their names contain.
 ///
-/// The futures need not be `Send`, because a request stays on its core. Errors are answered with their status, like those of
-/// handlers.
+/// The futures need not be `Send`, because a request stays on its core. They run to their end there even if the request is
+/// dropped meanwhile. Not so in a [`Service`](crate::Service) on a runtime that is not the crate's. Errors are answered with
+/// their status, like those of handlers.
 ///
 /// # Examples
 ///

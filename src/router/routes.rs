@@ -11,8 +11,9 @@ use super::pattern::{Fault, fault, have_one_shape, shape_hash};
 ///
 /// A line `wrap middleware => { .. }` is a group of routes with the middleware around them. It is one, or a tuple of several,
 /// in the order in which requests pass through them. Requests that the router answers itself, with 404, 405 or to OPTIONS, do
-/// not pass through it. Groups may have groups. The middleware is made once, and cloned for each route. More than some 400
-/// routes in a list with groups need a greater `#![recursion_limit]`.
+/// not pass through it. Groups may have groups. The middleware is made once, and cloned for each route, which
+/// is compiled with it. 300 routes in a group of five take some 50 s, and 6 s as a router with [`wrap`](crate::middleware::wrap)
+/// around all of it. More than some 400 routes in a list with groups need a greater `#![recursion_limit]`.
 ///
 /// Each handler keeps its type. Nothing is boxed, and a request costs no allocation. Malformed and conflicting patterns do not
 /// compile.

@@ -70,10 +70,10 @@ pub(crate) use error::{Error, Result};
 pub use error::{
     ErrorCause, ErrorReport, IntoError, ProxyHeaderFault, RespondError, error_page, problem_details,
 };
+pub(crate) use exchange::BodyPlan;
 pub use exchange::Upgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use exchange::UpgradedGuard;
-pub(crate) use exchange::{BodyPlan, NotedPlan};
 pub(crate) use forwarded::{FORWARDED, TrustedProxies, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 pub use forwarded::{Forwarded, ForwardedHeader, NetworkParseError};
 #[cfg(feature = "tracing")]

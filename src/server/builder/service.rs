@@ -24,7 +24,8 @@ use crate::server::opening::Opening;
 /// Made by [`Server::service`](crate::Server::service). Clones are cheap and share their memory, but cannot leave their
 /// thread. Deadlines are tokio timers here. So the runtime must have its time driver enabled, as under
 /// `#[tokio::main]`. Handlers that call `tokio::task::spawn_local` also need a `tokio::task::LocalSet`, or
-/// [`block_on`](crate::block_on).
+/// [`block_on`](crate::block_on). Only on a core and in `block_on` does the crate finish what is left of a request that was
+/// dropped, such as the release of an idempotency-key by a store that waits.
 ///
 /// # Examples
 ///

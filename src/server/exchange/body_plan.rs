@@ -59,10 +59,19 @@ pub enum BodyPlan {
     Tunnel,
 }
 
-/// The plan of middleware that replaces those beneath it, for where one of them is made later.
+/// What the middleware of a request has noted of its plans, for those that are made later.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PlanNotes {
+    /// The outermost of the plans that replace those beneath them.
+    pub(crate) replacing: Option<ReplacingPlan>,
+    /// The plan in whose place [`BodyPlan::Stream`] was returned, since it is made once more.
+    pub(crate) deferred: Option<BodyPlan>,
+}
+
+/// A plan that replaces those beneath it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NotedPlan {
+pub(crate) struct ReplacingPlan {
     pub(crate) plan: BodyPlan,
-    /// How many routers are around the middleware.
+    /// How many routers are around the middleware that has made it.
     pub(crate) routers: usize,
 }

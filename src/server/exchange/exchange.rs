@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
+use super::body_plan::PlanNotes;
 use super::exchange_info::{
     CloseMode, ExchangeInfo, NextStep, Persistence, ReportedEnd, ResponseContent, UnreadBody, may_persist,
 };
@@ -371,7 +372,7 @@ impl Exchange {
         outgoing.reset();
         // If the next head is refused, that response must not depend on the request before it.
         info.request_info = RequestInfo::default();
-        info.noted_plan = None;
+        info.plans = PlanNotes::default();
     }
 
     /// Changes the bounds of this exchange alone.

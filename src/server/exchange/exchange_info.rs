@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::body_plan::NotedPlan;
+use super::body_plan::PlanNotes;
 use crate::exchange::{Bounds, Expectation, Incoming};
 use crate::message::{Method, Request, Response};
 use crate::net::Conn;
@@ -31,8 +31,7 @@ pub(crate) struct ExchangeInfo {
     pub(crate) is_captured: bool,
     /// Whether the exchange has bounds of its own, in place of the server's.
     pub(super) has_own_bounds: bool,
-    /// The outermost of the plans that replace others.
-    pub(crate) noted_plan: Option<NotedPlan>,
+    pub(crate) plans: PlanNotes,
 }
 
 /// Whether the connection outlives the exchange (RFC 9112 §9.3).
@@ -67,7 +66,7 @@ impl ExchangeInfo {
             arrived,
             is_captured: false,
             has_own_bounds: false,
-            noted_plan: None,
+            plans: PlanNotes::default(),
         }
     }
 

@@ -211,9 +211,6 @@ fn replace_plan(ctx: &mut Context, next: &impl Handler, plan: BodyPlan) -> BodyP
     }
     match next.on_head(ctx) {
         refused @ BodyPlan::Refuse(_) => refused,
-        _ => {
-            ctx.note_plan(plan);
-            plan
-        }
+        _ => ctx.replace_plan(plan),
     }
 }

@@ -1,11 +1,13 @@
 //! [`defer_body`] and [`handle_deferred`]: middleware with a wait before the body.
 
 use std::future::poll_fn;
+use std::mem;
 use std::task::{self, Poll};
 
 use crate::exchange::{ExchangeError, Timeouts};
+use crate::server::exchange::{PlanNotes, ReplacingPlan};
 use crate::server::handler::Refusal;
-use crate::server::{BodyPlan, Context, Handler, NotedPlan, Result};
+use crate::server::{BodyPlan, Context, Handler, Result};
 use crate::wire::Limits;
 
 /// Returns the plan of `next` with the body left for later, for middleware that waits first, such as a guard with a
@@ -24,11 +26,11 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
     let plan = next.on_head(ctx);
     FirstPlan::note(ctx, before);
     // A plan beneath this middleware is noted anew, when it is made once more.
-    ctx.exchange.info.noted_plan = None;
+    ctx.exchange.info.plans.replacing = None;
     match plan {
         plan @ (BodyPlan::Refuse(_) | BodyPlan::Stream) => plan,
         BodyPlan::Tunnel if ctx.is_connect() => BodyPlan::Tunnel,
-        BodyPlan::Buffer | BodyPlan::BufferUpTo(_) | BodyPlan::Tunnel => BodyPlan::Stream,
+        BodyPlan::Buffer | BodyPlan::BufferUpTo(_) | BodyPlan::Tunnel => ctx.defer_plan(plan),
     }
 }
 
@@ -101,13 +103,28 @@ impl PlannedBounds {
 }
 
 impl Context {
-    /// Notes the plan of middleware that replaces those beneath it.
-    pub(crate) fn note_plan(&mut self, plan: BodyPlan) {
+    /// Notes a plan that replaces those beneath it, and returns it.
+    pub(crate) fn replace_plan(&mut self, plan: BodyPlan) -> BodyPlan {
         let routers = self.routers_around();
-        self.exchange.info.noted_plan = Some(NotedPlan { plan, routers });
+        self.exchange.info.plans =
+            PlanNotes { replacing: Some(ReplacingPlan { plan, routers }), deferred: None };
+        plan
     }
 
-    /// Makes a plan when the body could have been received already. A plan that was noted around this one counts in its place,
+    /// Notes a plan that is made once more later. Until then the body is left where it is.
+    pub(crate) fn defer_plan(&mut self, plan: BodyPlan) -> BodyPlan {
+        self.exchange.info.plans.deferred = Some(plan);
+        BodyPlan::Stream
+    }
+
+    /// Makes a plan for middleware that needs the body before its call, although guards beneath would leave it for later.
+    pub(crate) fn undeferred_plan(&mut self, make: impl FnOnce(&mut Context) -> BodyPlan) -> BodyPlan {
+        self.exchange.info.plans.deferred = None;
+        let plan = make(self);
+        self.exchange.info.plans.deferred.take().unwrap_or(plan)
+    }
+
+    /// Makes a plan when the body could have been received already. One around it that replaces plans counts in its place,
     /// unless this one refuses the request. `routers`: how many are around this one. A plan within more of them is that of
     /// another route.
     pub(crate) fn plan_late(
@@ -115,12 +132,13 @@ impl Context {
         routers: usize,
         make: impl FnOnce(&mut Context) -> BodyPlan,
     ) -> BodyPlan {
-        let around = self.exchange.info.noted_plan.take().filter(|noted| noted.routers <= routers);
+        let around = mem::take(&mut self.exchange.info.plans).replacing;
+        let around = around.filter(|around| around.routers <= routers);
         match (around, make(self)) {
             (_, refused @ BodyPlan::Refuse(_)) => refused,
             (None, plan) => plan,
             (Some(around), _) => {
-                self.exchange.info.noted_plan = Some(around);
+                self.exchange.info.plans.replacing = Some(around);
                 around.plan
             }
         }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use corehttp::middleware::{ConcurrencyLimit, CrossOriginProtection, RateLimit};
-use corehttp::middleware::{Next, wrap};
+use corehttp::middleware::{Next, guard, wrap};
 use corehttp::server::ForwardedHeader;
 use corehttp::{
     BodyPlan, Context, Handler, IntoHandler, Request, Response, Router, Server, Service, Status, Timeouts,
@@ -460,4 +460,33 @@ fn refusals_of_the_plan_behind_a_guard_count() {
     let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx";
     let statuses = [GET, post, GET, post].map(|wire| status(&served.ask(wire)));
     assert_eq!(statuses, [401, 401, 429, 429]);
+}
+
+/// A slow peer holds no permit while its body arrives, whatever leaves that for later beneath.
+#[test]
+fn a_body_is_received_before_a_permit_is_taken() {
+    let passes = || {
+        guard(async |_: &mut Context| -> corehttp::Result {
+            yield_now().await;
+            Ok(())
+        })
+    };
+    let hello = |ctx: &mut Context| ctx.response.set_text("hello");
+    let one = || ConcurrencyLimit::new(1);
+    for app in [
+        wrap(one(), hello).boxed(),
+        wrap((one(), passes()), hello).boxed(),
+        wrap((one(), passes(), passes()), hello).boxed(),
+        wrap((passes(), one()), hello).boxed(),
+        wrap((passes(), one(), passes()), hello).boxed(),
+    ] {
+        let served = Served::new(app);
+        let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n";
+        let mut slow = served.connect();
+        slow.send(format!("{post}h"));
+        eventually("it is there", || served.running.counts().total.received > post.len() as u64);
+        assert_eq!(status(&served.ask(format!("{post}hi"))), 200);
+        slow.send("i");
+        assert_eq!(status(&slow.receive()), 200);
+    }
 }

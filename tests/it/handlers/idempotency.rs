@@ -7,8 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use corehttp::idempotency::{Claim, Idempotency, IdempotencyStore, MemoryStore, StoredResponse};
-use corehttp::middleware::{ConcurrencyLimit, Next, guard, uncancelled, wrap};
-use corehttp::{Context, Handler, Limits, Request, Response, Result, Server, Service, Status, Timeouts};
+use corehttp::middleware::{
+    ConcurrencyLimit, Next, OnStoreFailure, RateDecision, RateQuota, RateStore, SharedRateLimit, guard,
+    uncancelled, wrap,
+};
+use corehttp::{
+    Context, Error, Handler, Limits, Request, Response, Result, Server, Service, Status, Timeouts, routes,
+};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
@@ -148,6 +153,102 @@ fn a_request_that_is_refused_is_answered_with_its_refusal() {
         assert!(received.starts_with(expected), "{received}");
     }
     assert!(served.ask(&saved).contains("idempotency-replayed: true"));
+}
+
+/// Nothing beneath leaves the content for later, or the key would pass for that of any other request.
+#[test]
+fn content_that_is_left_for_later_belongs_to_the_key() {
+    let limit = SharedRateLimit::new("all", Uncounted, 1, SECOND).on_store_failure(OnStoreFailure::Admit);
+    let passes = || guard(async |_: &mut Context| -> Result { Ok(()) });
+    let moves = async |ctx: &mut Context, next: Next<'_>| -> Result {
+        ctx.request.set_url("/late")?;
+        next.handle(ctx).await
+    };
+    let tells = |ctx: &mut Context| {
+        let content = ctx.request.body.bytes().to_vec();
+        ctx.response.body.set_bytes(content);
+    };
+    let once = || Idempotency::new(MemoryStore::new());
+    for app in [
+        wrap(once(), tells).boxed(),
+        wrap((once(), passes()), tells).boxed(),
+        wrap((once(), passes(), passes()), tells).boxed(),
+        wrap((passes(), once(), passes()), tells).boxed(),
+        wrap((once(), limit), tells).boxed(),
+        wrap((once(), moves), routes! { any "/late" => tells }).boxed(),
+        routes! { wrap (once(), passes()) => { any "/" => tells } }.boxed(),
+    ] {
+        let served = Served::new(app);
+        let ask = |content: &str| {
+            let length = content.len();
+            let head =
+                format!("POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k\r\ncontent-length: {length}");
+            served.ask(format!("{head}\r\n\r\n{content}"))
+        };
+        assert!(ask("pay 1").ends_with("\r\n\r\npay 1"));
+        let other = ask("pay 1000");
+        assert!(other.starts_with("HTTP/1.1 422 "), "{other}");
+        let again = ask("pay 1");
+        assert!(again.contains("idempotency-replayed") && again.ends_with("\r\n\r\npay 1"), "{again}");
+    }
+}
+
+/// Counts nothing.
+struct Uncounted;
+
+impl RateStore for Uncounted {
+    async fn count(&self, _: &str, _: &RateQuota) -> Result<RateDecision> {
+        sleep(SECOND / 1000).await;
+        Err(Status::BAD_GATEWAY.into())
+    }
+}
+
+/// A store that frees a key at once, and answers late.
+#[derive(Clone, Default)]
+struct LateRelease(MemoryStore, Arc<AtomicUsize>);
+
+impl IdempotencyStore for LateRelease {
+    fn claim(&self, key: &str, fingerprint: u64) -> impl Future<Output = Result<Claim>> {
+        self.0.claim(key, fingerprint)
+    }
+
+    async fn complete(&self, key: &str, response: Option<StoredResponse>) -> Result {
+        sleep(SECOND / 20).await;
+        self.0.complete(key, response).await
+    }
+
+    async fn release(&self, key: &str) -> Result {
+        self.1.fetch_add(1, Relaxed);
+        self.0.release(key).await?;
+        sleep(SECOND / 20).await;
+        Ok(())
+    }
+}
+
+/// A second release would free the claim of the request that was sent again.
+#[test]
+fn a_key_is_released_once_whenever_its_request_is_dropped() {
+    async fn gives_up(ctx: &mut Context, next: Next<'_>) -> Result {
+        timeout(SECOND / 50, next.handle(ctx)).await.unwrap_or(Err(Status::GATEWAY_TIMEOUT.into()))
+    }
+    let store = LateRelease::default();
+    let served = Served::new(wrap((gives_up, Idempotency::new(store.clone())), async |ctx: &mut Context| {
+        ctx.response.set_text("saved");
+        match ctx.request.query().as_str() {
+            "fails" => Err(Error::from(Status::BAD_GATEWAY)),
+            _ => Ok(()),
+        }
+    }));
+    let ask = |query: &str| {
+        let fields = "host: a\r\nidempotency-key: k\r\ncontent-length: 0";
+        served.ask(format!("POST /?{query} HTTP/1.1\r\n{fields}\r\n\r\n"))
+    };
+    assert!(ask("fails").starts_with("HTTP/1.1 504 "));
+    std::thread::sleep(SECOND / 10);
+    assert_eq!(store.1.load(Relaxed), 1);
+    // What was done is noted as well, although nobody waits for that.
+    assert!(ask("").starts_with("HTTP/1.1 504 "));
+    eventually("the response is kept", || ask("").contains("idempotency-replayed"));
 }
 
 /// A store whose first answer comes late.
