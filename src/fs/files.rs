@@ -11,6 +11,7 @@ use super::lookup::{
     ByPattern, DotFiles, Found, Listed, Listing, Page, PathLookup, Precompressed, SourceLookup, VirtualHost,
     open_error,
 };
+use super::not_found::{self, FilesNotFound};
 use super::path::{Links, is_valid_name, join};
 use super::response;
 use super::root::Root;
@@ -20,9 +21,7 @@ use crate::descriptors::with_descriptors;
 use crate::message::text::percent;
 use crate::message::{Headers, HostMap, MessageError, Method, OctetSet, Request, Status};
 use crate::runtime::{BlockingLimit, boxed, spawn_blocking};
-use crate::server::{
-    BodyPlan, BoxedFuture, Context, Handler, IntoHandler, Refusal, Result, defer_body, handle_deferred,
-};
+use crate::server::{BodyPlan, BoxedFuture, Context, Handler, IntoHandler, Refusal, Result};
 
 /// Serves the files of a directory, and nothing outside of it.
 ///
@@ -179,7 +178,7 @@ impl Files {
             rewrite: None,
             copies: None,
         };
-        Files { lookup: Arc::new(lookup), not_found: FilesNotFound(()) }
+        Files { lookup: Arc::new(lookup), not_found: FilesNotFound::new() }
     }
 }
 
@@ -495,23 +494,19 @@ impl<N> Files<N> {
 }
 
 impl<N: Handler> Handler for Files<N> {
-    /// A guard of the other handler must refuse no request for a file, so a plan for those that may find one is made later.
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        match ctx.request.method() {
-            Method::Get | Method::Head => BodyPlan::Stream,
-            _ => self.not_found.on_head(ctx),
-        }
+        not_found::plan(&self.not_found, ctx)
     }
 
     async fn handle(&self, ctx: &mut Context) -> Result {
         let found = self.find(ctx).await?;
         let Context { request, response, .. } = ctx;
         match (found, request.method()) {
-            (Found::Nothing, _) => return self.handle_not_found(ctx).await,
+            (Found::Nothing, _) => return not_found::handle(&self.not_found, ctx).await,
             // The path was rewritten to one without a slash; the target has its slash already, so a redirect would not
             // help.
             (Found::Directory(_), _) if request.path().ends_with('/') => {
-                return self.handle_not_found(ctx).await;
+                return not_found::handle(&self.not_found, ctx).await;
             }
             (Found::Resource(resource), Method::Get | Method::Head) => response::respond(ctx, &resource)?,
             // Boxed because they are rare: the future of each request holds room for them.
@@ -535,34 +530,14 @@ impl<N: Handler> Handler for Files<N> {
         Ok(())
     }
 
-    /// The refusal passes the middleware of the other handler. If that was not asked for a plan, it has noted no route, and its
-    /// time limits, which may have the request wait for the core, are not known yet.
+    /// The refusal passes the middleware of the other handler.
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
-        if !matches!(ctx.request.method(), Method::Get | Method::Head) {
-            return self.not_found.refuse(ctx, refusal);
-        }
         Box::pin(async move {
-            let waited = ctx.timeouts().queue;
-            if let BodyPlan::Refuse(status) = defer_body(ctx, &self.not_found) {
-                // The refusal that is on its way counts.
-                drop(Refusal::take(ctx, status));
-            }
-            let may_wait = ctx.timeouts().queue.is_none_or(|limit| Some(limit) > waited);
-            match refusal.is_of_queue() && may_wait {
-                true => self.handle(ctx).await,
-                false => self.not_found.refuse(ctx, refusal).await,
+            match not_found::reconsider(&self.not_found, ctx, refusal) {
+                Some(refusal) => self.not_found.refuse(ctx, refusal).await,
+                None => self.handle(ctx).await,
             }
         })
-    }
-}
-
-impl<N: Handler> Files<N> {
-    /// Calls the handler for requests without a file. The plan for most of them is still to be made.
-    async fn handle_not_found(&self, ctx: &mut Context) -> Result {
-        match ctx.request.method() {
-            Method::Get | Method::Head => handle_deferred(ctx, &self.not_found).await,
-            _ => self.not_found.handle(ctx).await,
-        }
     }
 }
 
@@ -587,21 +562,6 @@ fn as_directory(request: &Request) -> String {
 impl<N> fmt::Debug for Files<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Files").field("lookup", &self.lookup).finish_non_exhaustive()
-    }
-}
-
-/// Answers 404 to requests for which [`Files`] finds no file.
-#[derive(Clone, Copy, Debug)]
-pub struct FilesNotFound(());
-
-impl Handler for FilesNotFound {
-    /// Bodies are not read.
-    fn on_head(&self, _: &mut Context) -> BodyPlan {
-        BodyPlan::Stream
-    }
-
-    async fn handle(&self, _: &mut Context) -> Result {
-        Err(Status::NOT_FOUND.into())
     }
 }
 

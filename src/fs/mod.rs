@@ -100,10 +100,12 @@ mod files;
 mod lookup;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod not_found;
 
 pub use cache::{FileCacheCounts, FileCacheLimits};
 pub use dir_source::DirSource;
-pub use files::{Files, FilesNotFound};
+pub use files::Files;
 pub use listing::{DirEntry, DirListing};
+pub use not_found::FilesNotFound;
 pub use snapshot::Etag;
 pub use source::{FileMetadata, FileSource, SourceEntry};

@@ -279,25 +279,28 @@ impl<S: SessionStore> Keeper<S> {
                 session.note_saved(Some((id, now)));
                 self.set_cookie(response, id.as_str())
             }
-            SessionChange::Update(id) => {
-                for _ in 0..MERGES_MAX {
-                    let current = match self.merge(&id, session).await? {
-                        Merged::Gone => return Ok(()),
-                        Merged::Empty => return self.delete(&id, session, head).await,
-                        Merged::Values(current) => current,
-                    };
-                    let data = session.data(data_max)?;
-                    let expires_at = self.settings.expiry(current.begun_at, now);
-                    if self.store.replace(&id, &current.data, data, expires_at).await? {
-                        session.note_saved(Some((id, current.begun_at)));
-                        // After an error, all of this is done once more, and the cookie must not be there twice.
-                        return self.prolong_cookie(head, &id);
-                    }
-                }
-                Err(Error::new(Status::SERVICE_UNAVAILABLE, "too many requests change the session at once"))
-            }
+            SessionChange::Update(id) => self.update(&id, session, head).await,
             SessionChange::Delete(id) => self.delete(&id, session, head).await,
         }
+    }
+
+    /// Saves the changes of a session. They are merged anew as long as other requests save their own meanwhile.
+    async fn update(&self, id: &SessionId, session: &mut Session, head: Option<&mut Response>) -> Result {
+        for _ in 0..MERGES_MAX {
+            let current = match self.merge(id, session).await? {
+                Merged::Gone => return Ok(()),
+                Merged::Empty => return self.delete(id, session, head).await,
+                Merged::Values(current) => current,
+            };
+            let data = session.data(self.settings.data_max)?;
+            let expires_at = self.settings.expiry(current.begun_at, SystemTime::now());
+            if self.store.replace(id, &current.data, data, expires_at).await? {
+                session.note_saved(Some((*id, current.begun_at)));
+                // After an error, all of this is done once more, and the cookie must not be there twice.
+                return self.prolong_cookie(head, id);
+            }
+        }
+        Err(Error::new(Status::SERVICE_UNAVAILABLE, "too many requests change the session at once"))
     }
 
     /// Deletes the session in whose place another was inserted, and returns whether it was there. If that fails, nobody gets

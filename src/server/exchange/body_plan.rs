@@ -59,7 +59,7 @@ pub enum BodyPlan {
     Tunnel,
 }
 
-/// What the middleware of a request has noted of its plans, for those that are made later.
+/// Notes of the middleware of a request on its plans, for those that are made later.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PlanNotes {
     /// The outermost of the plans that replace those beneath them.

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
-use super::body_plan::PlanNotes;
 use super::exchange_info::{
     CloseMode, ExchangeInfo, NextStep, Persistence, ReportedEnd, ResponseContent, UnreadBody, may_persist,
 };
@@ -371,8 +370,7 @@ impl Exchange {
         incoming.get_mut().forget_message();
         outgoing.reset();
         // If the next head is refused, that response must not depend on the request before it.
-        info.request_info = RequestInfo::default();
-        info.plans = PlanNotes::default();
+        info.forget_request();
     }
 
     /// Changes the bounds of this exchange alone.

@@ -70,6 +70,12 @@ impl ExchangeInfo {
         }
     }
 
+    #[inline]
+    pub(super) fn forget_request(&mut self) {
+        self.request_info = RequestInfo::default();
+        self.plans = PlanNotes::default();
+    }
+
     /// Notes that the head of `request` was refused, or did not come to its end.
     #[cold]
     pub(super) fn note_failed_head(&mut self, request: &Request, incoming: &Incoming) {

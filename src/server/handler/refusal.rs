@@ -1,8 +1,6 @@
 //! [`Refusal`]: a request that is refused without its handler, on its way through the middleware of its route.
 
 use crate::exchange::ExchangeError;
-#[cfg(feature = "fs")]
-use crate::exchange::Phase;
 use crate::message::Status;
 use crate::net::Peer;
 use crate::server::context::Context;
@@ -27,6 +25,8 @@ pub(crate) enum RefusalOrigin {
     /// An error, such as that of [`Context::refuse`].
     Error,
     Body,
+    /// A core that is behind.
+    Queue,
 }
 
 impl Refusal {
@@ -42,14 +42,7 @@ impl Refusal {
 
     /// A request that has waited too long for its core. The next one on its connection may be served.
     pub(crate) fn of_queue(error: ExchangeError) -> Refusal {
-        Refusal { error: error.into(), origin: RefusalOrigin::Error, layers_left: usize::MAX }
-    }
-
-    /// Whether the request has waited too long for its core.
-    #[cfg(feature = "fs")]
-    pub(crate) fn is_of_queue(&self) -> bool {
-        let cause = self.error.cause().and_then(|cause| cause.downcast_ref());
-        matches!(cause, Some(ExchangeError::TimedOut(Phase::Queue, _)))
+        Refusal { error: error.into(), origin: RefusalOrigin::Queue, layers_left: usize::MAX }
     }
 
     /// Takes the refusal to which `on_head` has led, with this status.

@@ -246,7 +246,7 @@ fn a_key_is_released_once_whenever_its_request_is_dropped() {
     assert!(ask("fails").starts_with("HTTP/1.1 504 "));
     std::thread::sleep(SECOND / 10);
     assert_eq!(store.1.load(Relaxed), 1);
-    // What was done is noted as well, although nobody waits for that.
+    // A success is noted as well, although nobody waits for that.
     assert!(ask("").starts_with("HTTP/1.1 504 "));
     eventually("the response is kept", || ask("").contains("idempotency-replayed"));
 }

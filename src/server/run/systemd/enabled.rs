@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, io, process, thread};
 
 use sd_notify::NotifyState;
@@ -88,12 +88,13 @@ impl Notifier {
 /// listen is no reason to stop.
 fn notify(state: NotifyState<'_>, wait_max: Duration) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
-    let until = Instant::now() + wait_max;
+    let mut waited = Duration::ZERO;
     while let Err(error) = send(&state, path.as_bytes())
         && error.kind() == io::ErrorKind::WouldBlock
-        && Instant::now() < until
+        && waited < wait_max
     {
         thread::sleep(FULL_QUEUE_PAUSE);
+        waited += FULL_QUEUE_PAUSE;
     }
 }
 
