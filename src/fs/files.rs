@@ -530,14 +530,9 @@ impl<N: Handler> Handler for Files<N> {
         Ok(())
     }
 
-    /// The refusal passes the middleware of the other handler.
+    /// The refusal is that of the other handler's plan, and passes its middleware.
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
-        Box::pin(async move {
-            match not_found::reconsider(&self.not_found, ctx, refusal) {
-                Some(refusal) => self.not_found.refuse(ctx, refusal).await,
-                None => self.handle(ctx).await,
-            }
-        })
+        self.not_found.refuse(ctx, refusal)
     }
 }
 

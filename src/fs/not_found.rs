@@ -1,7 +1,6 @@
 //! [`FilesNotFound`], and how [`Files`](super::Files) pass requests without a file on to it, or to another handler.
 
 use crate::message::{Method, Request, Status};
-use crate::server::handler::RefusalOrigin;
 use crate::server::{BodyPlan, Context, Handler, Refusal, Result, defer_body, handle_deferred};
 
 /// Answers 404 to requests for which [`Files`](super::Files) finds no file.
@@ -26,12 +25,19 @@ impl Handler for FilesNotFound {
 }
 
 /// The plan of the handler for requests without a file. Its guards must refuse no request for a file, so the plan for those
-/// that may find one is made later.
+/// that may find one is made later. It is made now as well, if the core is behind, for its route and its time limits: they say
+/// how long the request may wait, and which middleware its refusal passes. So it is for content, which nobody should wait for
+/// that counts requests.
 pub(super) fn plan(not_found: &impl Handler, ctx: &mut Context) -> BodyPlan {
-    match may_find(&ctx.request) {
-        true => BodyPlan::Stream,
-        false => not_found.on_head(ctx),
+    if !may_find(&ctx.request) {
+        return not_found.on_head(ctx);
     }
+    if (ctx.is_core_behind() || ctx.request.may_have_content())
+        && let BodyPlan::Refuse(status) = defer_body(ctx, not_found)
+    {
+        drop(Refusal::take(ctx, status));
+    }
+    BodyPlan::Stream
 }
 
 /// Calls the handler for requests without a file.
@@ -40,21 +46,6 @@ pub(super) async fn handle(not_found: &impl Handler, ctx: &mut Context) -> Resul
         true => handle_deferred(ctx, not_found).await,
         false => not_found.handle(ctx).await,
     }
-}
-
-/// Prepares a request without a plan for its refusal: the handler notes the route, whose middleware the refusal passes. `None`
-/// if the request has waited for its core, and may wait for longer by the time limits of that route.
-pub(super) fn reconsider(not_found: &impl Handler, ctx: &mut Context, refusal: Refusal) -> Option<Refusal> {
-    if !may_find(&ctx.request) {
-        return Some(refusal);
-    }
-    let waited = ctx.timeouts().queue;
-    if let BodyPlan::Refuse(status) = defer_body(ctx, not_found) {
-        // The refusal that is on its way counts.
-        drop(Refusal::take(ctx, status));
-    }
-    let may_wait = ctx.timeouts().queue.is_none_or(|limit| Some(limit) > waited);
-    (refusal.origin != RefusalOrigin::Queue || !may_wait).then_some(refusal)
 }
 
 /// Whether there may be a file for the request.

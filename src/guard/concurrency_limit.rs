@@ -100,7 +100,8 @@ impl Middleware for ConcurrencyLimit {
             false => Ok(()),
         };
         // A slow peer must not hold a permit while its body is received.
-        ctx.undeferred_plan(|ctx| plan_guarded(ctx, next, check))
+        let plan = plan_guarded(ctx, next, check);
+        ctx.undefer(plan)
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {

@@ -207,21 +207,22 @@ impl RateLimit {
 
 impl Middleware for RateLimit {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        plan_guarded(ctx, next, |ctx| {
+        let mut is_known = true;
+        let plan = plan_guarded(ctx, next, |ctx| {
             let counted_for = match &self.key {
-                None => client(ctx.client_ip()),
-                Some(key) => match key(ctx) {
-                    Some(key) => key,
-                    // The middleware that finds the key may not have run yet.
-                    None => return Ok(()),
-                },
+                None => Some(client(ctx.client_ip())),
+                Some(key) => key(ctx),
             };
+            // The middleware that finds the key may not have run yet, or it is in the body.
+            is_known = counted_for.is_some();
+            let Some(counted_for) = counted_for else { return Ok(()) };
             let at = ctx.arrived_at();
             match self.clients.wait(counted_for, at, self.rate).is_zero() {
                 true => Ok(()),
                 false => Err(self.refuse(ctx, counted_for, at)),
             }
-        })
+        });
+        if is_known { plan } else { ctx.undefer(plan) }
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {

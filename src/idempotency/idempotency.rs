@@ -1,5 +1,6 @@
 //! [`Idempotency`]: handles each request with a key once, and answers those that are sent again as the first one.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
@@ -37,7 +38,8 @@ use crate::server::{BodyPlan, Context, Error, Forwarded, Handler, Middleware, Re
 /// beneath this, fails, panics or exceeds its time, and if the request is dropped by a time limit around this. The client
 /// learns of that from the response. A handler that may have done half of its work answers by itself instead. A streamed
 /// response, or one larger than [`Idempotency::response_max`], is not kept, but the key is. The content of a request counts
-/// only if the plan is to buffer it. That of a request with a key is then received before all that waits beneath this.
+/// only if the plan is to buffer it. That of a request with a key is then received before all that waits beneath this. Middleware
+/// that changes the path stands around this, or the plan may be that of another route.
 ///
 /// In a [`Service`](crate::Service) on a runtime that is not the crate's, a key of a request that is dropped is freed only by a
 /// store whose [`release`](IdempotencyStore::release) does not wait. Otherwise it stays claimed, for as long as the store
@@ -89,13 +91,13 @@ impl<S: IdempotencyStore> Idempotency<S> {
         self
     }
 
-    /// The key of a request that is to be handled once, with the scope of its client.
-    fn key(&self, ctx: &Context) -> Result<Option<String>> {
+    /// The key of a request that is to be handled once, as its client has sent it.
+    fn sent_key<'c>(&self, ctx: &'c Context) -> Result<Option<Cow<'c, str>>> {
         if ctx.request.method().is_safe() {
             return Ok(None);
         }
         match idempotency_key(&ctx.request.headers) {
-            Ok(Some(key)) => Ok(Some(store_key(&self.scope_of(ctx), &key, &origin(ctx)))),
+            Ok(Some(key)) => Ok(Some(key)),
             Ok(None) if !self.is_required => Ok(None),
             Ok(None) => Err(problem(Status::BAD_REQUEST, "an idempotency-key is required").into()),
             Err(_) => Err(problem(Status::BAD_REQUEST, "the idempotency-key is malformed").into()),
@@ -187,10 +189,14 @@ impl<S: IdempotencyStore> Drop for ClaimedKey<S> {
 
 impl<S: IdempotencyStore> Middleware for Idempotency<S> {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        match self.key(ctx) {
+        // The scope may depend on a guard around this that has not let the request pass yet.
+        match self.sent_key(ctx).map(|key| key.is_some()) {
             // The content tells whether the key belongs to this request, so nothing beneath leaves it for later.
-            Ok(Some(_)) => ctx.undeferred_plan(|ctx| next.on_head(ctx)),
-            Ok(None) => next.on_head(ctx),
+            Ok(true) => {
+                let plan = next.on_head(ctx);
+                ctx.undefer(plan)
+            }
+            Ok(false) => next.on_head(ctx),
             Err(error) => ctx.refuse(error),
         }
     }
@@ -200,7 +206,8 @@ impl<S: IdempotencyStore> Middleware for Idempotency<S> {
         if next.is_refusing() {
             return next.handle(ctx).await;
         }
-        let Some(key) = self.key(ctx)? else { return next.handle(ctx).await };
+        let Some(key) = self.sent_key(ctx)? else { return next.handle(ctx).await };
+        let key = store_key(&self.scope_of(ctx), &key, &origin(ctx));
         ctx.set_uncancelled();
         let (claim, claimed) = self.claim(ctx, key).await?;
         let (status, detail) = match claim {

@@ -14,8 +14,8 @@ use crate::server::Result;
 /// clients differ, whatever their names contain.
 ///
 /// The futures need not be `Send`, because a request stays on its core. They run to their end there even if the request is
-/// dropped meanwhile. Not so in a [`Service`](crate::Service) on a runtime that is not the crate's. Errors are answered with
-/// their status, like those of handlers.
+/// dropped meanwhile, unless the server ends. Not so in a [`Service`](crate::Service) on a runtime that is not the crate's.
+/// Errors are answered with their status, like those of handlers.
 ///
 /// # Examples
 ///

@@ -468,8 +468,8 @@ impl<S: HandlerSet> Handler for Router<S> {
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
         match self.enter(ctx) {
             (Outcome::Route(route), entered) => self.handlers.on_head(route, entered.ctx),
-            // The body of a request that is refused is not received. One that is rewritten may lead to a route.
-            (_, entered) => entered.ctx.defer_plan(BodyPlan::Buffer),
+            // The body of a request that is refused is not received.
+            _ => BodyPlan::Stream,
         }
     }
 

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::future::pending;
 use std::io;
 use std::num::NonZero;
-use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -81,13 +81,17 @@ pub(crate) async fn run_beside<T: 'static>(task: impl Future<Output = T> + 'stat
     }
 }
 
-/// Runs `task`, whose caller has no time to wait. In a runtime that is no core's and not that of [`block_on`], it is polled once.
+/// Runs `task`, whose caller has no time to wait. In a runtime that is no core's and not that of [`block_on`], it is only begun, as
+/// in one that ends.
 pub(crate) fn run_apart(task: impl Future<Output = ()> + 'static) {
-    if is_local() {
+    let mut task = Box::pin(task);
+    let begin = || task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    // The caller may be dropped by a panic already, and a second one would end the process.
+    if let Ok(Poll::Pending) = catch_unwind(AssertUnwindSafe(begin))
+        && is_local()
+    {
         spawn(task);
-        return;
     }
-    let _ = pin!(task).poll(&mut Context::from_waker(Waker::noop()));
 }
 
 /// Whether the tasks of the current runtime need not be `Send`.

@@ -111,7 +111,8 @@
 //!   and no other, and hidden from scripts. Browsers accept it on `http://localhost`, too, except Safari.
 //! - By default, a session expires after 30 minutes without use, and 12 hours after its beginning.
 //! - Changes are merged by name with the store when they are saved, also at the end of a WebSocket of hours. So a removed role
-//!   does not come back with a request that has not set it. Of two requests that save at a time, the later one merges anew.
+//!   does not come back with a request that has not set it. Of two requests that save at a time, the later one merges anew,
+//!   up to 128 times. After that, it is answered with 503.
 //! - Changes are lost if a concurrent request deletes or renews the session meanwhile. They do not bring it back.
 //! - `SameSite=Lax` does not stop all forged requests: put a
 //!   [`CrossOriginProtection`](crate::middleware::CrossOriginProtection) around the same handlers.

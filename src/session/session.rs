@@ -16,7 +16,8 @@ use crate::server::{Context, Error, Result};
 /// The values that the application keeps for a user agent, from one request to the next. Each has a name.
 ///
 /// A session begins when its first value is set. Changes are written to the store after the handler has returned, also after an
-/// error, but not after a panic or a timeout. If the handler streams its response or upgrades the connection, they are written
+/// error, but not after a panic or a timeout that reaches [`Sessions`](super::Sessions): middleware between them that answers
+/// in its place answers for the session, too. If the handler streams its response or upgrades the connection, they are written
 /// together with the head, for its cookie. Later changes are written when the handler has returned, or by [`Session::save`]. A
 /// stream or a WebSocket may last for hours.
 ///

@@ -386,8 +386,8 @@ impl Settings {
 }
 
 /// How often a change is merged anew because another request has saved its own meanwhile. Each time, one of them is saved, and a
-/// page sends some six requests at once.
-const MERGES_MAX: usize = 16;
+/// page sends some six requests at once, or a hundred over HTTP/2.
+const MERGES_MAX: usize = 128;
 
 /// The outcome of a merge of a session's changes with the store.
 enum Merged {

@@ -147,7 +147,8 @@ pub(super) fn decide_action<H: Handler + 'static>(
 ) -> Result<RequestAction, Box<Failure>> {
     let decided = catch_unwind(AssertUnwindSafe(|| per_core.handler.on_head(ctx)));
     let decided = decided.map_err(|_| Failure::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic))?;
-    if let Err(late) = ctx.exchange.conn.check_queue()
+    if ctx.is_core_behind()
+        && let Err(late) = ctx.exchange.conn.check_delay()
         && !matches!(decided, BodyPlan::Refuse(_))
     {
         return Ok(RequestAction::Refuse(Refusal::of_queue(late).note(ctx)));

@@ -14,6 +14,13 @@ impl Context {
         self.exchange.conn.bounds(|bounds| bounds.memory.clone())
     }
 
+    /// Whether requests have waited for their core, so that some of them are refused.
+    #[inline]
+    pub(crate) fn is_core_behind(&self) -> bool {
+        let core = self.exchange.conn.core();
+        core.backlog.look(core.clock.now())
+    }
+
     /// Makes `body` the content of the request, in place of one that was received. It has this `memory`.
     pub(crate) fn replace_body(&mut self, body: Body, memory: MemoryShare) {
         self.request.body = body;

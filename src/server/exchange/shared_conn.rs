@@ -245,16 +245,10 @@ impl SharedConn {
         .unwrap_or_default()
     }
 
-    /// The error of a request that has waited for the core for longer than [`Timeouts::queue`](crate::Timeouts::queue).
-    #[inline]
-    pub(crate) fn check_queue(&self) -> Result<(), ExchangeError> {
-        let core = self.core();
-        if core.backlog.look(core.clock.now()) { self.check_delay() } else { Ok(()) }
-    }
-
-    /// A separate function, since few cores are behind.
+    /// The error of a request that has waited for a core that is behind for longer than
+    /// [`Timeouts::queue`](crate::Timeouts::queue).
     #[cold]
-    fn check_delay(&self) -> Result<(), ExchangeError> {
+    pub(crate) fn check_delay(&self) -> Result<(), ExchangeError> {
         // A request without a limit has its turn as well.
         let limit = self.bounds(|bounds| bounds.timeouts.queue).unwrap_or(Duration::MAX);
         let has_waited = self.core().backlog.has_delayed(limit);

@@ -25,8 +25,6 @@ pub(crate) enum RefusalOrigin {
     /// An error, such as that of [`Context::refuse`].
     Error,
     Body,
-    /// A core that is behind.
-    Queue,
 }
 
 impl Refusal {
@@ -42,7 +40,7 @@ impl Refusal {
 
     /// A request that has waited too long for its core. The next one on its connection may be served.
     pub(crate) fn of_queue(error: ExchangeError) -> Refusal {
-        Refusal { error: error.into(), origin: RefusalOrigin::Queue, layers_left: usize::MAX }
+        Refusal { error: error.into(), origin: RefusalOrigin::Error, layers_left: usize::MAX }
     }
 
     /// Takes the refusal to which `on_head` has led, with this status.

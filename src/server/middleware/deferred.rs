@@ -117,11 +117,13 @@ impl Context {
         BodyPlan::Stream
     }
 
-    /// Makes a plan for middleware that needs the body before its call, although guards beneath would leave it for later.
-    pub(crate) fn undeferred_plan(&mut self, make: impl FnOnce(&mut Context) -> BodyPlan) -> BodyPlan {
-        self.exchange.info.plans.deferred = None;
-        let plan = make(self);
-        self.exchange.info.plans.deferred.take().unwrap_or(plan)
+    /// The plan that was left for later, in place of the `plan` that what is beneath has made: for middleware that needs the body
+    /// before its call. Refusals and plans of other middleware stay.
+    pub(crate) fn undefer(&mut self, plan: BodyPlan) -> BodyPlan {
+        match plan {
+            BodyPlan::Stream => self.exchange.info.plans.deferred.take().unwrap_or(plan),
+            plan => plan,
+        }
     }
 
     /// Makes a plan when the body could have been received already. One around it that replaces plans counts in its place,

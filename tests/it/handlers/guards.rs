@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use corehttp::middleware::{ConcurrencyLimit, CrossOriginProtection, RateLimit};
-use corehttp::middleware::{Next, guard, wrap};
+use corehttp::middleware::{Middleware, Next, guard, wrap};
 use corehttp::server::ForwardedHeader;
 use corehttp::{
     BodyPlan, Context, Handler, IntoHandler, Request, Response, Router, Server, Service, Status, Timeouts,
-    TrustedProxies,
+    TrustedProxies, routes,
 };
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
@@ -473,20 +473,80 @@ fn a_body_is_received_before_a_permit_is_taken() {
     };
     let hello = |ctx: &mut Context| ctx.response.set_text("hello");
     let one = || ConcurrencyLimit::new(1);
+    #[cfg(feature = "fs")]
+    let empty = tempfile::tempdir().unwrap();
     for app in [
         wrap(one(), hello).boxed(),
         wrap((one(), passes()), hello).boxed(),
         wrap((one(), passes(), passes()), hello).boxed(),
         wrap((passes(), one()), hello).boxed(),
         wrap((passes(), one(), passes()), hello).boxed(),
+        #[cfg(feature = "fs")]
+        wrap(one(), corehttp::fs::Files::new(empty.path()).unwrap().not_found(hello)).boxed(),
     ] {
         let served = Served::new(app);
-        let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n";
-        let mut slow = served.connect();
-        slow.send(format!("{post}h"));
-        eventually("it is there", || served.running.counts().total.received > post.len() as u64);
-        assert_eq!(status(&served.ask(format!("{post}hi"))), 200);
-        slow.send("i");
-        assert_eq!(status(&slow.receive()), 200);
+        for method in ["POST", "GET"] {
+            let head = format!("{method} /none HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n");
+            let before = served.running.counts().total.received;
+            let mut slow = served.connect();
+            slow.send(format!("{head}h"));
+            eventually("it is there", || served.running.counts().total.received > before + head.len() as u64);
+            assert_eq!(status(&served.ask(format!("{head}hi"))), 200, "{method}");
+            slow.send("i");
+            assert_eq!(status(&slow.receive()), 200, "{method}");
+        }
+    }
+}
+
+/// Refuses by the head after what is beneath it was asked.
+#[derive(Clone)]
+struct RefusesLate;
+
+impl Middleware for RefusesLate {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        let _ = next.on_head(ctx);
+        ctx.refuse(Status::FORBIDDEN)
+    }
+}
+
+/// The plan that was left for later takes the place of no refusal, and of no other plan.
+#[test]
+fn a_limit_receives_no_body_that_is_not_to_be_received() {
+    let passes = || guard(async |_: &mut Context| -> corehttp::Result { Ok(()) });
+    let one = || ConcurrencyLimit::new(1);
+    for (app, expected) in [
+        (wrap((one(), RefusesLate, passes()), untouched).boxed(), 403),
+        (wrap((one(), passes(), RefusesLate), untouched).boxed(), 403),
+        (wrap(one(), routes! { POST "/other" => untouched }).boxed(), 404),
+        (wrap(one(), routes! { GET "/" => untouched }).boxed(), 405),
+        (wrap((one(), BodyPlan::Stream, passes()), |_: &mut Context| ()).boxed(), 200),
+    ] {
+        let served = Served::new(app);
+        let mut peer = served.connect();
+        peer.send("POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 3\r\n\r\n");
+        let received = peer.receive();
+        assert_eq!(status(&received), expected, "{received}");
+    }
+}
+
+/// The key of a sign-in is in its body, which a guard beneath would leave for later.
+#[test]
+fn a_key_in_the_body_counts_whatever_is_beneath() {
+    let passes = || guard(async |_: &mut Context| -> corehttp::Result { Ok(()) });
+    let limit = || {
+        let user = |ctx: &Context| Some(ctx.request.body.bytes().to_vec()).filter(|user| !user.is_empty());
+        RateLimit::new(1, HOUR).by(user)
+    };
+    for app in [
+        wrap(limit(), |_: &mut Context| ()).boxed(),
+        wrap((limit(), passes()), |_: &mut Context| ()).boxed(),
+        wrap((limit(), limit(), passes()), |_: &mut Context| ()).boxed(),
+    ] {
+        let served = Served::new(app);
+        for (user, expected) in [("Ada", 200), ("Ada", 429), ("Eve", 200), ("Ada", 429)] {
+            let received =
+                served.ask(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n{user}"));
+            assert_eq!(status(&received), expected, "{user}: {received}");
+        }
     }
 }

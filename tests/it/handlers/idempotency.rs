@@ -160,10 +160,6 @@ fn a_request_that_is_refused_is_answered_with_its_refusal() {
 fn content_that_is_left_for_later_belongs_to_the_key() {
     let limit = SharedRateLimit::new("all", Uncounted, 1, SECOND).on_store_failure(OnStoreFailure::Admit);
     let passes = || guard(async |_: &mut Context| -> Result { Ok(()) });
-    let moves = async |ctx: &mut Context, next: Next<'_>| -> Result {
-        ctx.request.set_url("/late")?;
-        next.handle(ctx).await
-    };
     let tells = |ctx: &mut Context| {
         let content = ctx.request.body.bytes().to_vec();
         ctx.response.body.set_bytes(content);
@@ -175,7 +171,6 @@ fn content_that_is_left_for_later_belongs_to_the_key() {
         wrap((once(), passes(), passes()), tells).boxed(),
         wrap((passes(), once(), passes()), tells).boxed(),
         wrap((once(), limit), tells).boxed(),
-        wrap((once(), moves), routes! { any "/late" => tells }).boxed(),
         routes! { wrap (once(), passes()) => { any "/" => tells } }.boxed(),
     ] {
         let served = Served::new(app);
@@ -249,6 +244,39 @@ fn a_key_is_released_once_whenever_its_request_is_dropped() {
     // A success is noted as well, although nobody waits for that.
     assert!(ask("").starts_with("HTTP/1.1 504 "));
     eventually("the response is kept", || ask("").contains("idempotency-replayed"));
+}
+
+/// The head alone does not tell who the client is.
+#[test]
+fn a_scope_is_that_of_the_user_whom_a_guard_has_found() {
+    let signs_in = guard(async |ctx: &mut Context| -> Result {
+        ctx.extensions.insert(String::from("Ada"));
+        Ok(())
+    });
+    let user = |ctx: &Context| ctx.extensions.get::<String>().expect("the guard has found the user").clone();
+    let once = Idempotency::new(MemoryStore::new()).scope(user);
+    let served = Served::new(wrap((signs_in, once), |_: &mut Context| ()));
+    let post = "POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k\r\ncontent-length: 2\r\n\r\nhi";
+    for _ in 0..2 {
+        let received = served.ask(post);
+        assert!(received.starts_with("HTTP/1.1 200 "), "{received}");
+    }
+}
+
+/// A server that ends drops its tasks.
+#[test]
+fn a_key_is_released_by_a_server_that_ends() {
+    let store = MemoryStore::new();
+    let once = || Idempotency::new(store.clone());
+    let served = Served::new(wrap(once(), async |_: &mut Context| pending::<()>().await));
+    let post = "POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k\r\ncontent-length: 0\r\n\r\n";
+    let mut peer = served.connect();
+    peer.send(post);
+    eventually("it is handled", || served.running.counts().total.requests == 1);
+    std::thread::sleep(SECOND / 20);
+    drop(served);
+    let next = Served::new(wrap(once(), |_: &mut Context| ()));
+    assert!(next.ask(post).starts_with("HTTP/1.1 200 "));
 }
 
 /// A store whose first answer comes late.
