@@ -3,7 +3,8 @@
 use super::request::Request;
 use crate::message::text::percent;
 use crate::message::{
-    FieldName, Headers, Method, OctetSet, Target, TargetBase, TargetError, Version, saturating_decimal,
+    FieldName, Headers, Method, OctetSet, Target, TargetBase, TargetError, Version, members,
+    saturating_decimal,
 };
 
 impl Request {
@@ -203,16 +204,17 @@ impl Request {
     }
 
     /// Has gateways pass on the field with this name, which the application has set. They remove the fields that `connection`
-    /// names (RFC 9110 §7.6.1), so none of its options are left but those of HTTP itself.
+    /// names (RFC 9110 §7.6.1), so it names this one no more.
     pub(crate) fn pass_on(&mut self, name: &str) {
         if !self.headers.contains_token("connection", name) {
             return;
         }
-        let is_sent = |option: &&str| self.headers.contains_token("connection", option);
-        let kept = Vec::from_iter(OWN_OPTIONS.into_iter().filter(is_sent)).join(", ");
+        let options = self.headers.named(FieldName::CONNECTION).flat_map(members);
+        let others = options.filter(|option| !option.eq_ignore_ascii_case(name.as_bytes()));
+        let others = Vec::from_iter(others).join(&b", "[..]);
         self.headers.remove("connection");
-        if !kept.is_empty() {
-            self.headers.push(FieldName::CONNECTION, kept.as_bytes());
+        if !others.is_empty() {
+            self.headers.push(FieldName::CONNECTION, &others);
         }
     }
 
@@ -269,8 +271,6 @@ fn has_dot_dot(path: &[u8]) -> bool {
 fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|octet| matches!(octet, b'/' | b'\\'))
 }
-
-const OWN_OPTIONS: [&str; 3] = ["close", "keep-alive", "upgrade"];
 
 #[cfg(test)]
 mod tests {
