@@ -53,6 +53,9 @@ impl Context {
             is_believed && FIELDS.iter().any(|(field, kept)| kept.is(name) && proxies.names(*field))
         };
         onward.headers.retain(|name| is_kept(name) || !describes_client(name));
+        if is_believed {
+            self.copy_listed(&mut onward.headers);
+        }
         let seen = self.forwarded();
         for (field, name) in FIELDS.into_iter().filter(|(field, _)| proxies.names(*field)) {
             let headers = &mut onward.headers;
@@ -63,6 +66,16 @@ impl Context {
                 ForwardedHeader::XForwardedHost => {
                     set_or_remove(headers, name, seen.authority.filter(|host| is_plain(host)));
                 }
+            }
+        }
+    }
+
+    /// Copies the fields of a trusted proxy that its peer has listed in `connection`, to have gateways remove them.
+    fn copy_listed(&self, onward: &mut Headers) {
+        let (proxies, sent) = (self.trusted_proxies(), &self.request.headers);
+        for (_, name) in FIELDS.into_iter().filter(|(field, _)| proxies.names(*field)) {
+            if sent.contains_token("connection", name.as_str()) && !onward.contains(name.as_str()) {
+                sent.named(name).for_each(|line| onward.push(name, line));
             }
         }
     }

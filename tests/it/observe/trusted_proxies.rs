@@ -187,3 +187,25 @@ fn all_that_names_a_client_names_the_same_one_rfc7239_8_1() {
     check(TrustedProxies::default().headers(lists), mapped, &LISTS, as_it_came("10.0.0.1"));
     check(TrustedProxies::from_fn(|_| true).headers(lists), PeerAddr::Memory, &LISTS, as_it_came("-"));
 }
+
+/// The proxy in front passes `connection` on, by which the client would hide itself from the server behind.
+#[test]
+fn no_client_has_the_fields_of_a_trusted_proxy_removed() {
+    let onward = |ctx: &mut Context| -> corehttp::Result {
+        let mut onward = ctx.request.forwarded_to("/")?;
+        ctx.set_forwarded(&mut onward);
+        ctx.response.set_text(onward.headers.get("x-forwarded-for").unwrap_or_default());
+        Ok(())
+    };
+    let proxies = TrustedProxies::new(["10.0.0.0/8"]).unwrap().headers([ForwardedHeader::XForwardedFor]);
+    let service = Server::new().trusted_proxies(proxies).service(onward);
+    for connection in ["close", "close, x-forwarded-for", "X-Forwarded-For", "x-forwarded-for, x-other"] {
+        for (peer, expected) in [([10, 0, 0, 1], "192.0.2.7, 10.0.0.1"), ([192, 0, 2, 66], "192.0.2.66")] {
+            let mut request = Request::get("/").unwrap();
+            request.headers.set("x-forwarded-for", "192.0.2.7").unwrap();
+            request.headers.set("connection", connection).unwrap();
+            let response = corehttp::block_on(service.respond_from(tcp(peer), request)).unwrap();
+            assert_eq!(response.text(), Ok(expected), "{connection}");
+        }
+    }
+}
