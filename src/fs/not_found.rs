@@ -26,8 +26,8 @@ impl Handler for FilesNotFound {
 
 /// The plan of the handler for requests without a file. Its guards must refuse no request for a file, so the plan for those
 /// that may find one is made later. It is made now as well, if the core is behind, for its route and its time limits: they say
-/// how long the request may wait, and which middleware its refusal passes. So it is for content, which nobody should wait for
-/// that counts requests.
+/// how long the request may wait, and which middleware its refusal passes. So it is if the request has content, which middleware
+/// around may have to receive first.
 pub(super) fn plan(not_found: &impl Handler, ctx: &mut Context) -> BodyPlan {
     if !may_find(&ctx.request) {
         return not_found.on_head(ctx);
