@@ -72,7 +72,8 @@ impl Context {
 
     /// Copies the fields of a trusted proxy that its peer has listed in `connection`, to have gateways remove them.
     fn copy_listed(&self, onward: &mut Headers) {
-        let (proxies, sent) = (self.trusted_proxies(), &self.request.headers);
+        let proxies = self.trusted_proxies();
+        let sent = &self.request.headers;
         for (_, name) in FIELDS.into_iter().filter(|(field, _)| proxies.names(*field)) {
             if sent.contains_token("connection", name.as_str()) && !onward.contains(name.as_str()) {
                 sent.named(name).for_each(|line| onward.push(name, line));

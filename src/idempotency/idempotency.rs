@@ -150,14 +150,15 @@ impl<S: IdempotencyStore> Idempotency<S> {
         };
         // The key is settled once: a second release could free the claim of a request that was sent again.
         claimed.is_settled = true;
-        let (store, key) = (self.store.clone(), mem::take(&mut claimed.key));
+        let store = self.store.clone();
+        let key = mem::take(&mut claimed.key);
         let settled = run_beside(async move {
             match is_done {
                 true => store.complete(&key, kept).await,
                 false => store.release(&key).await,
             }
-        });
-        let settled = settled.await;
+        })
+        .await;
         if let Err(error) = settled {
             let status = outcome.as_ref().map_or_else(Error::status, |()| ctx.response.status);
             let why = format!("the outcome of its idempotency-key was not stored: {error:#}");

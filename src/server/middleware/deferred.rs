@@ -30,7 +30,10 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
     match plan {
         plan @ (BodyPlan::Refuse(_) | BodyPlan::Stream) => plan,
         BodyPlan::Tunnel if ctx.is_connect() => BodyPlan::Tunnel,
-        BodyPlan::Buffer | BodyPlan::BufferUpTo(_) | BodyPlan::Tunnel => ctx.defer_plan(plan),
+        BodyPlan::Buffer | BodyPlan::BufferUpTo(_) | BodyPlan::Tunnel => {
+            ctx.exchange.info.plans.deferred = Some(plan);
+            BodyPlan::Stream
+        }
     }
 }
 
@@ -109,12 +112,6 @@ impl Context {
         self.exchange.info.plans =
             PlanNotes { replacing: Some(ReplacingPlan { plan, routers }), deferred: None };
         plan
-    }
-
-    /// Notes a plan that is made once more later. Until then the body is left where it is.
-    pub(crate) fn defer_plan(&mut self, plan: BodyPlan) -> BodyPlan {
-        self.exchange.info.plans.deferred = Some(plan);
-        BodyPlan::Stream
     }
 
     /// The plan that was left for later, in place of the `plan` that what is beneath has made: for middleware that needs the body
