@@ -78,7 +78,16 @@ async fn check_sessions<S: SessionStore>(store: impl Fn() -> S) {
     let renewed = cookie(&ask(&one, &ada, "/renew").await);
     assert_eq!(ask(&other, &ada, "/").await.text(), Ok("none"));
     assert_eq!(ask(&other, &renewed, "/").await.text(), Ok("ü\n"));
-    // Of several requests that renew it at the same time, one does.
+    // Of requests at the same time, none undoes the change of another.
+    let changes = Vec::from_iter(["a", "b", "c", "d", "e", "f"].map(|name| {
+        let (service, renewed) = (if name < "d" { one.clone() } else { other.clone() }, renewed.clone());
+        spawn_local(async move { ask(&service, &renewed, &format!("/note/{name}")).await.status.as_u16() })
+    }));
+    for change in changes {
+        assert_eq!(change.await.unwrap(), 200);
+    }
+    assert_eq!(ask(&one, &renewed, "/noted").await.text(), Ok("abcdef"));
+    // Of several that renew it, one does.
     let renewals = Vec::from_iter([&one, &other, &one, &other].map(|service| {
         let (service, renewed) = (service.clone(), renewed.clone());
         spawn_local(async move { ask(&service, &renewed, "/renew").await.cookies().count() })
@@ -124,6 +133,18 @@ fn service<S: SessionStore>(store: S) -> Rc<Service<impl Handler + use<S>>> {
         GET "/set/{name}" => |ctx: &mut Context| -> Result {
             let name = ctx.params().get("name").unwrap_or_default().into_owned();
             Ok(Session::from_extensions(&mut ctx.extensions)?.set("name", &name)?)
+        },
+        GET "/note/{name}" => async |ctx: &mut Context| -> Result {
+            let name = ctx.params().get("name").unwrap_or_default().into_owned();
+            let session = Session::from_extensions(&mut ctx.extensions)?;
+            sleep(Duration::from_millis(20)).await;
+            Ok(session.set(&name, &name)?)
+        },
+        GET "/noted" => |ctx: &mut Context| -> Result {
+            let session = Session::from_extensions(&mut ctx.extensions)?;
+            let noted = ["a", "b", "c", "d", "e", "f"].map(|name| session.get::<String>(name));
+            ctx.response.set_text(noted.into_iter().flatten().flatten().collect::<String>());
+            Ok(())
         },
         GET "/renew" => |ctx: &mut Context| -> Result {
             Session::from_extensions(&mut ctx.extensions)?.renew();

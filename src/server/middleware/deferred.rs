@@ -39,7 +39,8 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
 
 /// Answers a request whose body [`defer_body`] has left for later. First, `next` is asked for its plan once more. This plan
 /// may depend on the results of the middleware. It begins with the same limits and time limits as the first one, unless they
-/// were changed since. The body is received if the plan is to buffer it. Then `next` is called.
+/// were changed since. The body is received if the plan is to buffer it. Then `next` is called. If this is called again for the
+/// same request, the plan begins with the limits that it has left.
 ///
 /// After a refusal by the plan, or a failure of the body, middleware beneath gets the refusal. The handler is not
 /// called. Nor is it if the peer has left during the wait of the middleware. This holds for an
