@@ -30,9 +30,9 @@ use std::time::{Duration, SystemTime};
 use corehttp::access_log::{self, AccessLog};
 use corehttp::fs::{FileCacheLimits, Files};
 use corehttp::metrics::Metrics;
-use corehttp::middleware::wrap;
+use corehttp::middleware::{ConcurrencyLimit, Hsts, guard, limits, wrap};
 use corehttp::server::ExchangeReport;
-use corehttp::{BodyPlan, Client, Context, Handler, IntoHandler, Request, Response, Server, routes};
+use corehttp::{BodyPlan, Client, Context, Handler, IntoHandler, Request, Response, Server, Status, routes};
 use corehttp_benches::alloc::Counting;
 use corehttp_benches::baseline::Baseline;
 use corehttp_benches::fake::{Cut, FakeConn};
@@ -69,11 +69,12 @@ fn main() -> ExitCode {
 /// The name of a row, and the function that does so many rounds of it.
 type Row = (&'static str, fn(u64));
 
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 17] = [
     ("server exchange, pipelined", |rounds| serve(GET, Cut::Never, rounds, respond)),
     ("server exchange", |rounds| serve(GET, Cut::WHOLE, rounds, respond)),
     ("routed exchange", |rounds| serve(GET, Cut::WHOLE, rounds, routed())),
     ("routed with parameters", |rounds| serve(STARGAZERS, Cut::WHOLE, rounds, routed())),
+    ("layered exchange", |rounds| serve(GET, Cut::WHOLE, rounds, layered())),
     ("not found", |rounds| {
         serve_status(b"HTTP/1.1 404 Not Found\r\n", UNKNOWN, Cut::WHOLE, rounds, routed())
     }),
@@ -139,6 +140,20 @@ macro_rules! routed {
 /// 101 routes, and the last of them for [`GET`].
 fn routed() -> impl Handler {
     github_api!(routed)
+}
+
+/// Four layers of middleware around the handler of a route: compare with `routed exchange`.
+fn layered() -> impl Handler {
+    let has_agent = |ctx: &mut Context| -> corehttp::Result {
+        ctx.request.headers.get("user-agent").map(drop).ok_or(Status::FORBIDDEN.into())
+    };
+    let layers = (
+        ConcurrencyLimit::new(64),
+        Hsts::new(Duration::from_secs(3600)),
+        limits(|limits| limits.body_max = 4096),
+        guard(has_agent),
+    );
+    wrap(layers, routes! { GET "/foobar" => respond })
 }
 
 /// Responds as [`respond`] does, with two parameters read.

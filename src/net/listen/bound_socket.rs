@@ -221,7 +221,8 @@ fn bind_host(name: &str, options: &ListenOptions) -> io::Result<Vec<BoundSocket>
     check_host(name)?;
     // An IPv6 address has colons of its own.
     if !name.contains(':') || name.ends_with(']') || name.parse::<Ipv6Addr>().is_ok() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the port is missing"));
+        let why = "the port is missing: write `127.0.0.1:8080` or, for a path, `unix:/run/app.sock`";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     let addresses: BTreeSet<SocketAddr> = match with_zone(name) {
         Some(host_and_port) => host_and_port.to_socket_addrs()?.collect(),
@@ -571,9 +572,10 @@ mod tests {
 
     #[test]
     fn an_address_without_a_port_says_so() {
-        for address in ["", "8080", "127.0.0.1", "localhost", "::1", "[::]", "[::1]", "fe80::1"] {
+        for address in ["", "8080", "app.sock", "127.0.0.1", "localhost", "::1", "[::]", "[::1]", "fe80::1"] {
             let error = bind(address).unwrap_err();
-            assert_eq!(error.to_string(), format!("cannot listen on {address}: the port is missing"));
+            let why = "the port is missing: write `127.0.0.1:8080` or, for a path, `unix:/run/app.sock`";
+            assert_eq!(error.to_string(), format!("cannot listen on {address}: {why}"));
         }
         let why = "a path is written `unix:/run/app.sock`";
         let refused = bind("/run/app.sock").unwrap_err().to_string();

@@ -541,7 +541,7 @@ fn of_values() {
 fn of_addresses() {
     for (address, why) in [
         ("192.0.2.1:80", "Cannot assign requested address (os error 99)"),
-        ("localhost", "the port is missing"),
+        ("localhost", "the port is missing: write `127.0.0.1:8080` or, for a path, `unix:/run/app.sock`"),
         ("./app.sock", "a path is written `unix:./app.sock`"),
         ("../app.sock", "a path is written `unix:../app.sock`"),
         ("~/app.sock", "a path is written `unix:./app.sock` or `unix:/run/app.sock`, and no `~` is expanded"),
