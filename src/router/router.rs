@@ -454,8 +454,7 @@ impl<S: HandlerSet> Router<S> {
     /// Without a plan the request would pass by a guard in the handler, or lack the body that the handler expects.
     #[cold]
     async fn handle_unplanned(&self, route: RouteIndex, ctx: &mut Context) -> Result {
-        let around_this = ctx.routers_around().saturating_sub(1);
-        let plan = ctx.plan_late(around_this, |ctx| self.handlers.on_head(route, ctx));
+        let plan = ctx.plan_late(|ctx| self.handlers.on_head(route, ctx));
         match ctx.follow(plan).await {
             Ok(()) => self.handlers.handle(route, ctx).await,
             Err(refusal) => self.handlers.refuse(route, ctx, refusal).await,

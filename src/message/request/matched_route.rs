@@ -87,11 +87,6 @@ impl MatchedRoute {
         }
     }
 
-    /// How many routers have handlers that are running.
-    pub(crate) fn depth(&self) -> usize {
-        self.0.as_ref().map_or(0, |matched| matched.depth)
-    }
-
     /// How many routers have chosen a route.
     pub(crate) fn choices(&self) -> usize {
         self.0.as_ref().map_or(0, |matched| matched.steps.len())

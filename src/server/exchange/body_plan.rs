@@ -62,16 +62,8 @@ pub enum BodyPlan {
 /// Notes of the middleware of a request on its plans, for those that are made later.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PlanNotes {
-    /// The outermost of the plans that replace those beneath them.
-    pub(crate) replacing: Option<ReplacingPlan>,
+    /// The outermost of the middleware with a plan whose call is running. It replaces the plans that are made beneath.
+    pub(crate) in_force: Option<BodyPlan>,
     /// The plan in whose place [`BodyPlan::Stream`] was returned, since it is made once more.
     pub(crate) deferred: Option<BodyPlan>,
-}
-
-/// A plan that replaces those beneath it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReplacingPlan {
-    pub(crate) plan: BodyPlan,
-    /// How many routers are around the middleware that has made it.
-    pub(crate) routers: usize,
 }

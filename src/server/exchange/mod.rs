@@ -9,7 +9,6 @@ mod shared_conn;
 mod upgraded;
 
 pub use body_plan::BodyPlan;
-pub(crate) use body_plan::{PlanNotes, ReplacingPlan};
 pub(crate) use exchange::Exchange;
 pub(crate) use exchange_info::{CloseMode, NextStep, ReportedEnd, ResponseContent, UnreadBody};
 pub(crate) use shared_conn::{OnPending, SharedConn};

@@ -185,6 +185,11 @@ impl<P: Fn(&Request) -> BodyPlan + 'static> Middleware for Planned<P> {
         replace_plan(ctx, next, self.0(&ctx.request))
     }
 
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        let plan = self.0(&ctx.request);
+        next.handle(PlanInForce::begin(ctx, plan).ctx).await
+    }
+
     #[inline]
     fn call_now(&self, ctx: &mut Context, next: &impl Handler) -> Option<Result> {
         next.handle_now(ctx)
@@ -195,6 +200,10 @@ impl Middleware for BodyPlan {
     #[inline]
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
         replace_plan(ctx, next, *self)
+    }
+
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        next.handle(PlanInForce::begin(ctx, *self).ctx).await
     }
 
     #[inline]
@@ -212,5 +221,27 @@ fn replace_plan(ctx: &mut Context, next: &impl Handler, plan: BodyPlan) -> BodyP
     match next.on_head(ctx) {
         refused @ BodyPlan::Refuse(_) => refused,
         _ => ctx.replace_plan(plan),
+    }
+}
+
+/// A context beneath middleware with a plan, while the call of that is running. The plan is in force for what makes its own only
+/// now, unless one around it is.
+struct PlanInForce<'c> {
+    ctx: &'c mut Context,
+    around: Option<BodyPlan>,
+}
+
+impl<'c> PlanInForce<'c> {
+    fn begin(ctx: &'c mut Context, plan: BodyPlan) -> PlanInForce<'c> {
+        let in_force = &mut ctx.exchange.info.plans.in_force;
+        let around = *in_force;
+        *in_force = around.or(Some(plan));
+        PlanInForce { ctx, around }
+    }
+}
+
+impl Drop for PlanInForce<'_> {
+    fn drop(&mut self) {
+        self.ctx.exchange.info.plans.in_force = self.around;
     }
 }

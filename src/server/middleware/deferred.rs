@@ -1,11 +1,9 @@
 //! [`defer_body`] and [`handle_deferred`]: middleware with a wait before the body.
 
 use std::future::poll_fn;
-use std::mem;
 use std::task::{self, Poll};
 
 use crate::exchange::{ExchangeError, Timeouts};
-use crate::server::exchange::{PlanNotes, ReplacingPlan};
 use crate::server::handler::Refusal;
 use crate::server::{BodyPlan, Context, Handler, Result};
 use crate::wire::Limits;
@@ -25,8 +23,6 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
     let before = PlannedBounds::now(ctx);
     let plan = next.on_head(ctx);
     FirstPlan::note(ctx, before);
-    // A plan beneath this middleware is noted anew, when it is made once more.
-    ctx.exchange.info.plans.replacing = None;
     match plan {
         plan @ (BodyPlan::Refuse(_) | BodyPlan::Stream) => plan,
         BodyPlan::Tunnel if ctx.is_connect() => BodyPlan::Tunnel,
@@ -56,8 +52,7 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
 pub async fn handle_deferred(ctx: &mut Context, next: &impl Handler) -> Result {
     ctx.check_peer().await?;
     FirstPlan::undo(ctx);
-    let routers = ctx.routers_around();
-    let plan = ctx.plan_late(routers, |ctx| next.on_head(ctx));
+    let plan = ctx.plan_late(|ctx| next.on_head(ctx));
     match ctx.follow(plan).await {
         Ok(()) => next.handle(ctx).await,
         Err(refusal) => next.refuse(ctx, refusal).await,
@@ -107,11 +102,9 @@ impl PlannedBounds {
 }
 
 impl Context {
-    /// Notes a plan that replaces those beneath it, and returns it.
+    /// Returns a plan that replaces what is beneath, which was not left for later then.
     pub(crate) fn replace_plan(&mut self, plan: BodyPlan) -> BodyPlan {
-        let routers = self.routers_around();
-        self.exchange.info.plans =
-            PlanNotes { replacing: Some(ReplacingPlan { plan, routers }), deferred: None };
+        self.exchange.info.plans.deferred = None;
         plan
     }
 
@@ -124,29 +117,14 @@ impl Context {
         }
     }
 
-    /// Makes a plan when the body could have been received already. One around it that replaces plans counts in its place,
-    /// unless this one refuses the request. `routers`: how many are around this one. A plan within more of them is that of
-    /// another route.
-    pub(crate) fn plan_late(
-        &mut self,
-        routers: usize,
-        make: impl FnOnce(&mut Context) -> BodyPlan,
-    ) -> BodyPlan {
-        let around = mem::take(&mut self.exchange.info.plans).replacing;
-        let around = around.filter(|around| around.routers <= routers);
-        match (around, make(self)) {
-            (_, refused @ BodyPlan::Refuse(_)) => refused,
-            (None, plan) => plan,
-            (Some(around), _) => {
-                self.exchange.info.plans.replacing = Some(around);
-                around.plan
-            }
+    /// Makes a plan when the body could have been received already. That of middleware around counts in its place, unless this
+    /// one refuses the request.
+    pub(crate) fn plan_late(&mut self, make: impl FnOnce(&mut Context) -> BodyPlan) -> BodyPlan {
+        self.exchange.info.plans.deferred = None;
+        match make(self) {
+            refused @ BodyPlan::Refuse(_) => refused,
+            plan => self.exchange.info.plans.in_force.unwrap_or(plan),
         }
-    }
-
-    /// How many routers are running.
-    pub(crate) fn routers_around(&mut self) -> usize {
-        self.request.matched_route_mut().depth()
     }
 
     /// Does what a plan says that was made when the body could have been received already.

@@ -158,3 +158,36 @@ fn a_plan_is_that_of_one_request() {
     assert_eq!(status(&received), 200, "{received}");
     assert!(received.contains("HTTP/1.1 413 "), "{received}");
 }
+
+/// A handler that takes the place of another one, which has found no route.
+struct Either<A, B>(A, B);
+
+impl<A: Handler, B: Handler> Handler for Either<A, B> {
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        self.0.on_head(ctx)
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+        match self.0.handle(ctx).await {
+            Err(error) if error.status() == Status::NOT_FOUND => self.1.handle(ctx).await,
+            outcome => outcome,
+        }
+    }
+}
+
+#[test]
+fn a_plan_is_that_of_what_it_surrounds() {
+    let len = |ctx: &mut Context| ctx.response.set_text(ctx.request.body.len().to_string());
+    let first = || routes! { any "/first" => len };
+    let second = || routes! { any "/second" => len };
+    for app in [
+        Either(wrap(BodyPlan::Stream, first()), second()).boxed(),
+        Either(wrap(plan(|_| BodyPlan::Stream), first()), second()).boxed(),
+        Either(wrap(BodyPlan::Stream, first()), wrap(guard(passes), second())).boxed(),
+        Either(first(), wrap(BodyPlan::Buffer, second())).boxed(),
+        Either(wrap(BodyPlan::Stream, first()), wrap(plan(|_| BodyPlan::Buffer), second())).boxed(),
+    ] {
+        let received = serve(app).ask("POST /second HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi");
+        assert!(received.ends_with("\r\n\r\n2"), "{received}");
+    }
+}
