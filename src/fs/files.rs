@@ -500,6 +500,7 @@ impl<N: Handler> Handler for Files<N> {
 
     async fn handle(&self, ctx: &mut Context) -> Result {
         let found = self.find(ctx).await?;
+        not_found::forget_plan(ctx);
         let Context { request, response, .. } = ctx;
         match (found, request.method()) {
             (Found::Nothing, _) => return not_found::handle(&self.not_found, ctx).await,

@@ -1,7 +1,8 @@
 //! [`FilesNotFound`], and how [`Files`](super::Files) pass requests without a file on to it, or to another handler.
 
 use crate::message::{Method, Request, Status};
-use crate::server::{BodyPlan, Context, Handler, Refusal, Result, defer_body, handle_deferred};
+use crate::server::{BodyPlan, Context, Handler, Refusal, Result};
+use crate::server::{defer_body, forget_deferred, handle_deferred};
 
 /// Answers 404 to requests for which [`Files`](super::Files) finds no file.
 #[derive(Clone, Copy, Debug)]
@@ -27,17 +28,26 @@ impl Handler for FilesNotFound {
 /// The plan of the handler for requests without a file. Its guards must refuse no request for a file, so the plan for those
 /// that may find one is made later. It is made now as well, if the core is behind, for its route and its time limits: they say
 /// how long the request may wait, and which middleware its refusal passes. So it is if the request has content, which middleware
-/// around may have to receive first.
+/// around may have to receive first. A refusal of this plan is forgotten, with the fields that it has set.
 pub(super) fn plan(not_found: &impl Handler, ctx: &mut Context) -> BodyPlan {
     if !may_find(&ctx.request) {
         return not_found.on_head(ctx);
     }
-    if (ctx.is_core_behind() || ctx.request.may_have_content())
-        && let BodyPlan::Refuse(status) = defer_body(ctx, not_found)
-    {
-        drop(Refusal::take(ctx, status));
+    if ctx.is_core_behind() || ctx.request.may_have_content() {
+        let before = ctx.response.headers.clone();
+        if let BodyPlan::Refuse(status) = defer_body(ctx, not_found) {
+            drop(Refusal::take(ctx, status));
+            ctx.response.headers = before;
+        }
     }
     BodyPlan::Stream
+}
+
+/// Takes back what the plan has changed, for a request that has a file.
+pub(super) fn forget_plan(ctx: &mut Context) {
+    if may_find(&ctx.request) {
+        forget_deferred(ctx);
+    }
 }
 
 /// Calls the handler for requests without a file.

@@ -59,6 +59,11 @@ pub async fn handle_deferred(ctx: &mut Context, next: &impl Handler) -> Result {
     }
 }
 
+/// Takes back the bounds of the plan that [`defer_body`] has had made, for middleware that answers by itself.
+pub(crate) fn forget_deferred(ctx: &mut Context) {
+    FirstPlan::undo(ctx);
+}
+
 /// The bounds around a plan that is made twice. Each of both changes them, such as `limits(|limits| limits.body_max *= 2)`.
 ///
 /// Of several in one another, the outermost is noted last and undone first, and the others are then noted anew.

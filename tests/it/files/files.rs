@@ -340,9 +340,12 @@ mod paths {
     #[test]
     fn requests_without_a_file_are_refused_as_the_other_handler_does() {
         let root = tree(&["a.txt"]);
-        let refuses = guard(|ctx: &mut Context| match ctx.request.headers.contains("x-let-in") {
-            true => Ok(()),
-            false => Err(Status::UNAUTHORIZED.into()),
+        let refuses = guard(|ctx: &mut Context| {
+            if ctx.request.headers.contains("x-let-in") {
+                return Ok(());
+            }
+            ctx.response.headers.set("www-authenticate", "Basic")?;
+            Err(Status::UNAUTHORIZED.into())
         });
         let middleware = (Cors::new().allow_any_origin(), limits(|limits| limits.body_max = 8), refuses);
         let app = wrap(middleware, |ctx: &mut Context| ctx.response.set_text("app"));
@@ -352,8 +355,10 @@ mod paths {
                 served.ask(format!("{line} HTTP/1.1\r\nhost: a\r\norigin: https://b\r\n{fields}\r\n"));
             let has_cors = field(&received, "access-control-allow-origin").is_some();
             assert_eq!((status(&received), has_cors), (expected, is_of_app), "{line}: {received}");
+            assert_eq!(field(&received, "www-authenticate").is_some(), expected == 401, "{line}: {received}");
         };
         check("GET /a.txt", "", 200, false);
+        check("GET /a.txt", "content-length: 1\r\n", 200, false);
         check("GET /a.txt", "content-length: 0\r\n", 200, false);
         check("GET /x", "", 401, true);
         check("GET /x", "content-length: 0\r\n", 401, true);
