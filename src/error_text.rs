@@ -5,7 +5,9 @@
 
 use std::error::Error;
 use std::fmt::{self, Write};
+use std::io;
 use std::iter;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Writes `text`, and for `{:#}` also the causes of `error`, each after a colon: one line that is understood without
@@ -22,6 +24,55 @@ pub(crate) fn write_error(
 /// Writes `cause` and the chain of its causes, each after a colon.
 pub(crate) fn write_causes(f: &mut fmt::Formatter<'_>, cause: Option<&(dyn Error + 'static)>) -> fmt::Result {
     iter::successors(cause, |&cause| cause.source()).try_for_each(|cause| write!(f, ": {cause}"))
+}
+
+/// An error of several callers. It shows as the error itself, and has its causes.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedError(Arc<io::Error>);
+
+impl SharedError {
+    /// The same error for another caller, as far as it was shared. Otherwise it becomes text.
+    pub(crate) fn duplicate(error: &io::Error) -> io::Error {
+        let shared = error.get_ref().and_then(|inner| inner.downcast_ref::<SharedError>());
+        match (error.raw_os_error(), shared) {
+            (Some(number), _) => io::Error::from_raw_os_error(number),
+            (None, Some(shared)) => shared.clone().into(),
+            (None, None) => io::Error::new(error.kind(), format!("{error:#}")),
+        }
+    }
+
+    /// The error that is shared.
+    pub(crate) fn inner(&self) -> &io::Error {
+        &self.0
+    }
+}
+
+impl fmt::Display for SharedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for SharedError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl From<io::Error> for SharedError {
+    fn from(error: io::Error) -> SharedError {
+        SharedError(Arc::new(error))
+    }
+}
+
+impl From<SharedError> for io::Error {
+    fn from(shared: SharedError) -> io::Error {
+        // Its number is how a want of descriptors is recognized.
+        match shared.0.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(shared.0.kind(), shared),
+        }
+    }
 }
 
 /// The beginning of a text that a peer chose, which may be long, and may contain characters that steer a terminal or

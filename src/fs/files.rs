@@ -9,7 +9,7 @@ use super::cache::{Cache, FileCacheCounts, FileCacheLimits};
 use super::listing::{DirListing, POLICY, Sort};
 use super::lookup::{
     ByPattern, DotFiles, Found, Listed, Listing, Page, PathLookup, Precompressed, SourceLookup, VirtualHost,
-    open_error,
+    open_error, source_error,
 };
 use super::not_found::{self, FilesNotFound};
 use super::path::{Links, is_valid_name, join};
@@ -454,7 +454,7 @@ impl<N> Files<N> {
         let found = match &vhost.root {
             Root::Source(source) => {
                 let found = boxed(|| SourceLookup::new(lookup, source).find(&relative)).await;
-                return found.map_err(|error| open_error(ctx.request.path(), error));
+                return found.map_err(|error| source_error(ctx.request.path(), error));
             }
             Root::Embedded(_) => lookup.find(vhost, &relative),
             Root::Disk(_) => {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::cache::FileCacheLimits;
 use super::content_type::{Charset, content_type, media_type};
-use super::lookup::open_error;
+use super::lookup::{open_error, source_error};
 use super::resource::{Description, Representation, Resource};
 use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot};
 use crate::descriptors::with_descriptors;
@@ -104,7 +104,7 @@ pub(super) async fn respond_from_source(ctx: &mut Context, resource: &Resource) 
             let headers = &mut ctx.response.headers;
             headers.remove_each(&["accept-ranges", "last-modified"].map(FieldName::new));
             remove_freshness(headers);
-            return Err(open_error(ctx.request.path(), error));
+            return Err(source_error(ctx.request.path(), error));
         }
     }
     Ok(())

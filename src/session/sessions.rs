@@ -130,15 +130,17 @@ impl<S: SessionStore> Middleware for Sessions<S> {
         ctx.head_filters.saver = Some(self.keeper.clone());
         let saved_here = SavedHere(ctx);
         let outcome = next.handle(saved_here.0).await;
-        // A handler that was stopped may have made half of its change.
-        let is_cut = outcome.as_ref().is_err_and(|error| is_panic(error) || is_time_over(error));
-        let saved = match !is_cut && self.keeper.is_save_due(saved_here.0) {
+        let has_failed = saved_here.0.extensions.remove::<SaveFailed>().is_some();
+        // A handler that was stopped may have made half of its change, and one that failed with the store has asked it already.
+        let saves_nothing =
+            outcome.as_ref().is_err_and(|error| has_failed || is_panic(error) || is_time_over(error));
+        let saved = match !saves_nothing && self.keeper.is_save_due(saved_here.0) {
             true => saved_here.0.save_state().await,
             false => Ok(()),
         };
         drop(saved_here);
         match (outcome, saved) {
-            (Err(handler), Err(store)) => Err(Error::new(store.status(), NotSaved { handler, store })),
+            (Err(handler), Err(store)) => Err(NotSaved { handler, store: store.into() }.into()),
             (outcome, saved) => outcome.and(saved),
         }
     }
@@ -172,8 +174,13 @@ impl Drop for SavedHere<'_> {
         extensions.remove::<LoadedSession>();
         extensions.remove::<Session>();
         extensions.remove::<WithinSessions>();
+        extensions.remove::<SaveFailed>();
     }
 }
+
+/// The last save in the middle of an exchange has failed, which the handler was told.
+#[derive(Clone, Copy, Debug)]
+struct SaveFailed;
 
 /// Loads and saves sessions, also in the middle of an exchange.
 struct Keeper<S> {
@@ -354,7 +361,15 @@ impl<S: SessionStore> StateSaver for Keeper<S> {
         head: Option<&'a mut Response>,
         extensions: &'a mut Extensions,
     ) -> Pin<Box<dyn Future<Output = Result> + 'a>> {
-        boxed(|| self.save_changes(head, extensions))
+        boxed(|| async {
+            let saved = self.save_changes(head, extensions).await;
+            if saved.is_err() {
+                extensions.insert(SaveFailed);
+            } else {
+                extensions.remove::<SaveFailed>();
+            }
+            saved
+        })
     }
 }
 
@@ -402,19 +417,18 @@ enum Merged {
 #[derive(Debug)]
 struct NotSaved {
     handler: Error,
-    store: Error,
+    store: Box<dyn StdError + Send + Sync>,
 }
 
 impl fmt::Display for NotSaved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NotSaved { handler, store } = self;
-        write!(f, "the handler failed ({handler:#}), and its session was not saved: {store}")
+        write!(f, "the handler failed ({:#}), and its session was not saved", self.handler)
     }
 }
 
 impl StdError for NotSaved {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.store.cause().and_then(|cause| cause.source())
+        Some(&*self.store)
     }
 }
 

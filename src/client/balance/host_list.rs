@@ -242,7 +242,7 @@ impl BalancedName {
 
     /// Notes the end of a look-up, once its hosts are in the list. Returns whether it is the first failure since one succeeded.
     pub(super) fn note_look_up(&self, failure: Option<io::Error>) -> bool {
-        let failure = failure.map(|error| self.look_up_error(ClientCause::Io(error)));
+        let failure = failure.map(|error| self.look_up_error(ClientCause::Io(error)).shared());
         let has_failed = failure.is_some();
         let is_first = std::mem::replace(&mut *lock(&self.failure), failure).is_none();
         self.is_looked_up.store(true, Ordering::Release);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::cause::{ClientCause, ClientPhase, ProxyRefusal};
 use super::retry_report::{RetryLog, RetryReport, RetryStop};
 use crate::coding::CodingError;
-use crate::error_text::{TimeLimit, write_error};
+use crate::error_text::{SharedError, TimeLimit, write_error};
 use crate::exchange::ExchangeError;
 use crate::message::{ContentError, MessageError, Response, Status};
 use crate::net::{ConnError, DialError};
@@ -228,15 +228,21 @@ impl ClientError {
         self
     }
 
-    /// A copy, for another request that failed for the same reason. Causes that cannot be cloned become text.
+    /// Has [`ClientError::duplicate`] keep a cause that is an error of the application, such as one of a dialer.
+    pub(in crate::client) fn shared(mut self) -> ClientError {
+        self.0.cause = match self.0.cause {
+            ClientCause::Io(error) => ClientCause::Io(SharedError::from(error).into()),
+            cause => cause,
+        };
+        self
+    }
+
+    /// A copy, for another request that failed for the same reason. Other causes that cannot be cloned become text.
     pub(crate) fn duplicate(&self) -> ClientError {
         let ErrorInner { phase, is_reused, is_sent, cause, url: _, peer, subject, detail, retries: _ } =
             &*self.0;
         let cause = match cause {
-            ClientCause::Io(error) => ClientCause::Io(match error.raw_os_error() {
-                Some(code) => io::Error::from_raw_os_error(code),
-                None => io::Error::new(error.kind(), format!("{error:#}")),
-            }),
+            ClientCause::Io(error) => ClientCause::Io(SharedError::duplicate(error)),
             ClientCause::Proxy(error) => ClientCause::Proxy(match error.downcast_ref::<ProxyRefusal>() {
                 Some(refused) => refused.clone().into(),
                 None => format!("{error:#}").into(),

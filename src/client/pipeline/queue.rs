@@ -381,6 +381,7 @@ impl QueueState {
 
     /// Fails all requests that wait.
     pub(super) fn fail_waiting(&mut self, error: ClientError) {
+        let error = if self.waiting.len() > 1 { error.shared() } else { error };
         while let Some(at) = self.waiting.pop_front() {
             if self.waiting.is_empty() {
                 return self.fail(at, error);

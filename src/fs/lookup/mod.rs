@@ -7,5 +7,6 @@ mod source_lookup;
 pub(super) use path_lookup::CompressFn;
 pub(super) use path_lookup::{
     ByPattern, DotFiles, Found, Listed, Listing, Page, PathLookup, Precompressed, VirtualHost, open_error,
+    source_error,
 };
 pub(super) use source_lookup::SourceLookup;

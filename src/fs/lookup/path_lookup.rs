@@ -1,6 +1,7 @@
 //! [`PathLookup`]: what a path leads to, by the settings of [`Files`](crate::fs::Files).
 
 use std::borrow::Cow;
+use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -331,11 +332,39 @@ fn pattern_path(path: &[u8]) -> String {
 /// The error for the file at `path`, which cannot be opened, with its status.
 pub(in crate::fs) fn open_error(path: impl fmt::Display, error: io::Error) -> Error {
     match error.kind() {
+        // No name contains a NUL.
+        io::ErrorKind::InvalidInput => Status::NOT_FOUND.into(),
+        _ => source_error(path, error),
+    }
+}
+
+/// The error for the file at `path` of a source, which cannot be read, with its status.
+pub(in crate::fs) fn source_error(path: impl fmt::Display, error: io::Error) -> Error {
+    match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Status::NOT_FOUND.into(),
-        // No file has a name that is too long, or contains a NUL.
-        io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => Status::NOT_FOUND.into(),
+        // No file has a name that is too long.
+        io::ErrorKind::InvalidFilename => Status::NOT_FOUND.into(),
         io::ErrorKind::PermissionDenied => Status::FORBIDDEN.into(),
-        kind => io::Error::new(kind, format!("cannot read {path}: {error}")).into(),
+        kind => io::Error::new(kind, Unreadable { path: path.to_string(), error }).into(),
+    }
+}
+
+/// A file cannot be read.
+#[derive(Debug)]
+struct Unreadable {
+    path: String,
+    error: io::Error,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot read {}", self.path)
+    }
+}
+
+impl StdError for Unreadable {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.error)
     }
 }
 

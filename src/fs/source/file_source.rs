@@ -73,9 +73,9 @@ pub trait FileSource: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// An error of the kind `NotFound` counts as `None`, and `PermissionDenied` is answered with 403. Others are answered
-    /// with 500, unless [`Server::error_status`](crate::Server::error_status) chooses another status for an
-    /// [`io::Error`].
+    /// An error of the kind `NotFound`, `NotADirectory` or `InvalidFilename` counts as `None`, and `PermissionDenied` is answered
+    /// with 403. Others are answered with 500, or with the status of a [`corehttp::Error`](crate::Error) inside, unless
+    /// [`Server::error_status`](crate::Server::error_status) chooses one.
     fn find(&self, path: &str) -> impl Future<Output = io::Result<Option<SourceEntry>>> + Send;
 
     /// Reads `range` of the file at `path`. The range is never empty, excludes its end, and is within the length in
@@ -89,7 +89,8 @@ pub trait FileSource: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Errors are answered as those of [`find`](FileSource::find), except for `NotFound`, which is 404 at once. For
+    /// Errors are answered as those of [`find`](FileSource::find), except for those that count as `None` there, which are 404 at
+    /// once. For
     /// several ranges, or after the beginning of the content, an error cuts the response.
     fn read(
         &self,

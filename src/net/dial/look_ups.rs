@@ -1,14 +1,13 @@
 //! [`LookUps`]: the look-ups under way, of which each serves all callers that need its answer.
 
 use std::collections::HashMap;
-use std::error::Error;
-use std::fmt;
 use std::hash::Hash;
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::error_text::SharedError;
 use crate::memory::lock;
 
 /// Look-ups under way, by their keys: a bounded number of them, and one for each key.
@@ -29,7 +28,7 @@ struct UnderWay<K, A> {
 type AnswerSender<A> = watch::Sender<Option<LookUpResult<A>>>;
 
 /// The answer for a name, such as its addresses, or why there is none, for all callers.
-pub(super) type LookUpResult<A> = Result<A, LookUpFailure>;
+pub(super) type LookUpResult<A> = Result<A, SharedError>;
 
 impl<K: Clone + Eq + Hash, A: Clone> LookUps<K, A> {
     /// At most `most` look-ups are under way at once.
@@ -167,38 +166,6 @@ impl<K: Eq + Hash + Clone, A> LookUp<K, A> {
 impl<K: Eq + Hash + Clone, A> Drop for LookUp<K, A> {
     fn drop(&mut self) {
         self.remove_from(&mut lock(&self.under_way.by_key));
-    }
-}
-
-/// The error of a failed look-up, for all callers that waited for it.
-#[derive(Clone, Debug)]
-pub(super) struct LookUpFailure(Arc<io::Error>);
-
-impl fmt::Display for LookUpFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Error for LookUpFailure {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.0.source()
-    }
-}
-
-impl From<io::Error> for LookUpFailure {
-    fn from(error: io::Error) -> LookUpFailure {
-        LookUpFailure(Arc::new(error))
-    }
-}
-
-impl From<LookUpFailure> for io::Error {
-    fn from(failure: LookUpFailure) -> io::Error {
-        // Its number is how a want of descriptors is recognized.
-        match failure.0.raw_os_error() {
-            Some(number) => io::Error::from_raw_os_error(number),
-            None => io::Error::new(failure.0.kind(), failure),
-        }
     }
 }
 

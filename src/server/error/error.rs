@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::respond_error::RespondError;
 use crate::coding::CodingError;
-use crate::error_text::write_causes;
+use crate::error_text::{SharedError, write_causes};
 use crate::exchange::ExchangeError;
 use crate::message::{
     ContentError, Explained, MessageError, ParametersError, PeerFault, Problem, Status, TargetError,
@@ -43,7 +43,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 ///
 /// An error of your own is a [`std::error::Error`] like any other, by hand or by the crate thiserror. `?` converts it,
 /// and [`Server::error_status`](crate::Server::error_status) chooses the status, in one place for all handlers. By
-/// default the status is 500, unless the error's [`source`](StdError::source) is a [`Status`] or a [`Problem`].
+/// default the status is 500, unless the error's [`source`](StdError::source) is a [`Status`], a [`Problem`], or an `Error` in a
+/// box.
 ///
 /// ```
 /// use std::fmt;
@@ -212,7 +213,8 @@ impl Error {
             Some(status) => Error(Kind::Plain(*status)),
             None => {
                 let status = status(&*cause).unwrap_or(Status::INTERNAL_SERVER_ERROR);
-                Error(Kind::Caused(Box::new(Caused { status, is_given: false, cause })))
+                let is_given = source_of_own(&*cause).is_some_and(Error::is_status_given);
+                Error(Kind::Caused(Box::new(Caused { status, is_given, cause })))
             }
         }
     }
@@ -290,7 +292,15 @@ impl Error {
 
     /// Whether the application has chosen the status, of an error that is not that of a lost connection.
     pub(super) fn has_chosen_status(&self) -> bool {
-        matches!(&self.0, Kind::Caused(caused) if caused.is_given) && !self.is_connection_lost()
+        self.cause().is_some() && self.is_status_given() && !self.is_connection_lost()
+    }
+
+    /// Whether the status was given, and is no guess by the type of the cause.
+    fn is_status_given(&self) -> bool {
+        match &self.0 {
+            Kind::Plain(_) => true,
+            Kind::Caused(caused) => caused.is_given,
+        }
     }
 
     /// The details that the handler has failed with: the cause itself, or its immediate source.
@@ -393,19 +403,37 @@ impl ErrorStatuses {
     }
 }
 
-/// An error and the chain of its causes. An [`io::Error`] returns the causes of the error inside of it as its own, so that
-/// error is a link as well.
+/// An error and the chain of its causes, in which the error inside of another one is a link as well.
 fn causes<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
-    iter::successors(Some(error), |&error| {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        inner.map(|inner| inner as &(dyn StdError + 'static)).or_else(|| error.source())
-    })
+    iter::successors(Some(error), |&error| inside(error).or_else(|| error.source()))
 }
 
-/// The [`Error`] that a read or a write has passed on inside an [`io::Error`], or else the cause as it is.
+/// The error inside of one that shows the text of that as its own, and returns the causes of that as its own.
+fn inside<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e (dyn StdError + 'static)> {
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return error.get_ref().map(|inner| inner as _);
+    }
+    if let Some(Opaque(error)) = error.downcast_ref() {
+        return error.cause().map(|cause| cause as _);
+    }
+    error.downcast_ref().map(|shared: &SharedError| shared.inner() as _)
+}
+
+/// The [`Error`] that is the immediate source of another one, also inside an [`io::Error`].
+fn source_of_own<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Error> {
+    let source = error.source()?;
+    let source = if source.is::<io::Error>() { inside(source)? } else { source };
+    Some(&source.downcast_ref::<Opaque>()?.0)
+}
+
+/// The [`Error`] that was passed on in a box, or by a read or a write inside an [`io::Error`], or else the cause as it is.
 fn unwrap_passed_on(
     cause: Box<dyn StdError + Send + Sync>,
 ) -> Result<Error, Box<dyn StdError + Send + Sync>> {
+    let cause = match cause.downcast::<Opaque>() {
+        Ok(opaque) => return Ok(opaque.0),
+        Err(cause) => cause,
+    };
     match *cause.downcast::<io::Error>()? {
         error if error.get_ref().is_some_and(|inner| inner.is::<Opaque>()) => {
             Ok(error.downcast::<Opaque>().expect("it was just seen").0)
@@ -416,7 +444,7 @@ fn unwrap_passed_on(
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
-    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 14] = [
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 15] = [
         |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| Some(error.downcast_ref::<Opaque>()?.0.status()),
@@ -429,6 +457,7 @@ fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
         |error| error.is::<ParametersError>().then_some(Status::BAD_REQUEST),
         // Only the immediate source: deeper ones may be about another message than the request that is answered.
         |error| error.source()?.downcast_ref::<Status>().copied(),
+        |error| source_of_own(error).map(Error::status),
         |error| Some(error.source()?.downcast_ref::<Explained>()?.0),
         |error| error.source()?.is::<PeerFault>().then_some(Status::BAD_REQUEST),
         |error| Some(error.source()?.downcast_ref::<Problem>()?.status()),
@@ -473,14 +502,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(cause) = self.cause() else { return write!(f, "{}", self.status()) };
         write!(f, "{cause}")?;
-        match cause.source() {
-            Some(source) if source.is::<Status>() || source.is::<Explained>() || source.is::<PeerFault>() => {
-                Ok(())
-            }
-            source if f.alternate() => write_causes(f, source),
-            _ => Ok(()),
-        }
+        if f.alternate() { write_causes(f, shown_source(cause)) } else { Ok(()) }
     }
+}
+
+/// The cause of a cause, unless that only chooses its status.
+fn shown_source<'e>(cause: &'e (dyn StdError + 'static)) -> Option<&'e (dyn StdError + 'static)> {
+    cause
+        .source()
+        .filter(|source| !(source.is::<Status>() || source.is::<Explained>() || source.is::<PeerFault>()))
 }
 
 impl fmt::Debug for Error {
@@ -507,7 +537,7 @@ impl fmt::Debug for Opaque {
 
 impl StdError for Opaque {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.cause().and_then(|cause| cause.source())
+        self.0.cause().and_then(|cause| shown_source(cause))
     }
 }
 

@@ -477,6 +477,7 @@ mod lies {
             (ErrorKind::NotADirectory, 404),
             (ErrorKind::PermissionDenied, 403),
             (ErrorKind::TimedOut, 500),
+            (ErrorKind::InvalidInput, 500),
             (ErrorKind::Other, 500),
         ] {
             let served =

@@ -1,16 +1,18 @@
 //! The content of error responses, by the application's function: each status and cause, and what no function changes.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use corehttp::middleware::{self, Next, wrap};
+use corehttp::net::Resolver;
 use corehttp::server::{ErrorCause, ErrorReport};
 use corehttp::{
-    BodyPlan, BoxHandler, Context, Error, Handler, Headers, Limits, Problem, Request, Response, Server,
-    Status, Timeouts, routes, with_state,
+    BodyPlan, BoxHandler, Client, Context, Error, Handler, Headers, Limits, Problem, Request, Response,
+    Server, Status, Timeouts, routes, with_state,
 };
 
 use crate::support::responses::{ReceivedResponse, responses};
@@ -469,7 +471,13 @@ impl ShopError {
 
 /// An error around another one.
 #[derive(Debug)]
-struct Around(ShopError);
+struct Around(Box<dyn std::error::Error + Send + Sync>);
+
+impl Around {
+    fn err(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> corehttp::Result {
+        Err(Around(source.into()).into())
+    }
+}
 
 impl std::fmt::Display for Around {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -479,8 +487,36 @@ impl std::fmt::Display for Around {
 
 impl std::error::Error for Around {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.0)
+        Some(&*self.0)
     }
+}
+
+/// Looks up no name, and has its own error for that.
+struct SoldOut;
+
+impl Resolver for SoldOut {
+    async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+        tokio::task::yield_now().await;
+        Err(io::Error::other(ShopError::SoldOut))
+    }
+}
+
+fn nameless() -> Client {
+    Client::builder().resolver(SoldOut).build()
+}
+
+/// Fails as the second one of two requests that have waited for the same look-up.
+async fn pipelined(ctx: &mut Context) -> corehttp::Result {
+    let pipeline = nameless().pipeline("http://a.example")?.build();
+    let (request, mut responses) = (Request::get("/")?, [Response::new(), Response::new()]);
+    let [first, second] = &mut responses;
+    let (first, second) = tokio::join!(pipeline.send(&request, first), pipeline.send(&request, second));
+    if ctx.request.path().ends_with("first") {
+        first?
+    } else {
+        second?
+    };
+    Ok(())
 }
 
 fn take_one(stock: &str) -> Result<u32, ShopError> {
@@ -532,7 +568,17 @@ fn the_application_chooses_the_status_of_its_errors() {
             GET "/typed" => Typed,
             GET "/boxed" => BoxHandler::new(plain),
             GET "/io" => |_: &mut Context| Err(io::Error::other(ShopError::SoldOut).into()),
-            GET "/source" => |_: &mut Context| Err(Around(ShopError::SoldOut).into()),
+            GET "/source" => |_: &mut Context| Around::err(ShopError::SoldOut),
+            GET "/source/error" => |_: &mut Context| Around::err(Error::from(ShopError::SoldOut)),
+            GET "/source/io" => |_: &mut Context| Around::err(io::Error::other(Error::from(ShopError::SoldOut))),
+            GET "/source/given" => |_: &mut Context| Around::err(Error::new(Status::GONE, ShopError::SoldOut)),
+            GET "/source/status" => |_: &mut Context| Around::err(Error::from(Status::NOT_FOUND)),
+            GET "/boxed/given" => |_: &mut Context| {
+                let error: Box<dyn std::error::Error + Send + Sync> = Error::new(Status::GONE, ShopError::SoldOut).into();
+                Err(Error::other(error))
+            },
+            GET "/resolver" => async |_: &mut Context| Ok(_ = nameless().get("http://a.example").await?),
+            GET "/pipelined/{which}" => pipelined,
             GET "/box" => move |_: &mut Context| boxed().map_err(Error::other),
             GET "/form" => |ctx: &mut Context| Ok(_ = ctx.request.query().get_as::<u8>("page")?),
             GET "/given" => |_: &mut Context| Err(Error::new(Status::GONE, ShopError::SoldOut)),
@@ -552,6 +598,14 @@ fn the_application_chooses_the_status_of_its_errors() {
         ("/boxed", 409),
         ("/io", 409),
         ("/source", 409),
+        ("/source/error", 409),
+        ("/source/io", 409),
+        ("/source/given", 410),
+        ("/source/status", 404),
+        ("/boxed/given", 410),
+        ("/resolver", 409),
+        ("/pipelined/first", 409),
+        ("/pipelined/second", 409),
         ("/box", 409),
         ("/form?page=x", 422),
         ("/given", 410),

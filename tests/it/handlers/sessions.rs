@@ -11,7 +11,7 @@ use corehttp::server::{ErrorCause, ErrorReport};
 use corehttp::session::{MemoryStore, Session, SessionId, SessionStore, Sessions, StoredSession};
 use corehttp::{
     BoxHandler, Context, Handler, IntoHandler, Request, Response, Server, Service, SetCookie, Status,
-    Timeouts, block_on, websocket,
+    Timeouts, block_on, routes, websocket,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
@@ -29,10 +29,26 @@ struct NotingStore {
     fails: &'static [&'static str],
 }
 
+/// Its error, which is answered with 503.
+#[derive(Debug)]
+struct Away;
+
+impl std::fmt::Display for Away {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the store is away")
+    }
+}
+
+impl std::error::Error for Away {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&Status::SERVICE_UNAVAILABLE)
+    }
+}
+
 impl NotingStore {
     fn note(&self, call: &'static str) -> corehttp::Result {
         self.calls.lock().unwrap().push(call);
-        if self.fails.contains(&call) { Err(Status::SERVICE_UNAVAILABLE.into()) } else { Ok(()) }
+        if self.fails.contains(&call) { Err(Away.into()) } else { Ok(()) }
     }
 
     fn take_calls(&self) -> Vec<&'static str> {
@@ -523,6 +539,43 @@ fn a_store_that_fails_is_answered_as_it_says() {
     agent.cookie.clear();
     assert_eq!(agent.get("/", &[]).status, Status::OK);
     assert_eq!(agent.get("/set-and-fail", &["insert"]).status, Status::SERVICE_UNAVAILABLE);
+}
+
+/// Also if the handler fails, for another reason or since it could not save. Then the store is not asked again.
+#[test]
+fn the_application_chooses_the_status_of_an_error_of_the_store() {
+    let begins = |ctx: &mut Context| -> corehttp::Result {
+        Ok(Session::from_extensions(&mut ctx.extensions)?.set("name", "Ada")?)
+    };
+    let saves = async move |ctx: &mut Context| -> corehttp::Result {
+        begins(ctx)?;
+        Session::save(ctx).await
+    };
+    let fails = move |ctx: &mut Context| -> corehttp::Result {
+        begins(ctx)?;
+        Err(Status::FORBIDDEN.into())
+    };
+    let router = routes! {
+        GET "/" => begins,
+        GET "/saves" => saves,
+        GET "/streams" => async move |ctx: &mut Context| { begins(ctx)?; ctx.body_writer().await?; Ok(()) },
+        GET "/fails" => fails,
+    };
+    let store = NotingStore { fails: &["insert"], ..NotingStore::default() };
+    let reports = ErrorReports::default();
+    let server = reports.attach(Server::new().error_status(|_: &Away| Status::TOO_MANY_REQUESTS));
+    let service = server.service(wrap(Sessions::new(store.clone()), router));
+    for (path, expected) in [
+        ("/", "the store is away"),
+        ("/saves", "the store is away"),
+        ("/streams", "the store is away"),
+        ("/fails", "the handler failed (403 Forbidden), and its session was not saved: the store is away"),
+    ] {
+        let response = block_on(service.respond(Request::get(path).unwrap())).unwrap();
+        assert_eq!(response.status, Status::TOO_MANY_REQUESTS, "{path}");
+        assert_eq!(store.take_calls(), ["insert"], "{path}");
+        assert_eq!(reports.take(), [(429, expected.to_owned())], "{path}");
+    }
 }
 
 /// Middleware between the two has no session then, and the failure is reported beside the refusal.
