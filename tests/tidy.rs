@@ -195,7 +195,6 @@ const SHORT: &[(&str, &str)] = &[
     ("src/guide.rs", "shows items of other modules"),
     ("src/proxy_protocol.rs", "shows items of other modules"),
     ("src/fs/metrics.rs", "only there with a feature"),
-    ("src/fs/not_found.rs", "a seam"),
     ("/websocket.rs", "only there with a feature"),
     ("src/server/builder/proxy_protocol.rs", "only there with a feature"),
     ("src/server/builder/handover.rs", "only there with a feature"),

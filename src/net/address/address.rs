@@ -194,7 +194,12 @@ impl From<MemoryListener> for Address {
 pub(crate) fn check_host(text: &str) -> io::Result<()> {
     let advice = match text.split_once("://") {
         Some((_, address)) => {
-            format!("an address has no scheme: write `{}`", address.trim_end_matches('/'))
+            let address = address.trim_end_matches('/');
+            let has_port = address.rsplit_once(':').is_some_and(|(host, port)| {
+                let is_number = !port.is_empty() && port.bytes().all(|octet| octet.is_ascii_digit());
+                is_number && !host.is_empty() && !host.contains(['@', '/'])
+            });
+            format!("an address has no scheme: write `{}`", if has_port { address } else { "127.0.0.1:8080" })
         }
         None if ["/", "./", "../"].iter().any(|front| text.starts_with(front)) => {
             format!("a path is written `unix:{text}`")

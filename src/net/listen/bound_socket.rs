@@ -580,8 +580,14 @@ mod tests {
         let why = "a path is written `unix:/run/app.sock`";
         let refused = bind("/run/app.sock").unwrap_err().to_string();
         assert_eq!(refused, format!("cannot listen on /run/app.sock: {why}"));
-        for url in ["http://127.0.0.1:0", "https://127.0.0.1:0/"] {
-            let why = "an address has no scheme: write `127.0.0.1:0`";
+        for (url, written) in [
+            ("http://127.0.0.1:0", "127.0.0.1:0"),
+            ("https://127.0.0.1:0/", "127.0.0.1:0"),
+            ("http://127.0.0.1", "127.0.0.1:8080"),
+            ("http://", "127.0.0.1:8080"),
+            ("http://user:password@127.0.0.1:0", "127.0.0.1:8080"),
+        ] {
+            let why = format!("an address has no scheme: write `{written}`");
             assert_eq!(bind(url).unwrap_err().to_string(), format!("cannot listen on {url}: {why}"));
         }
     }

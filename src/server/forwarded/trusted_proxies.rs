@@ -194,7 +194,11 @@ pub struct NetworkParseError(Box<str>);
 
 impl fmt::Display for NetworkParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is neither an IP address nor a network such as 10.0.0.0/8", self.0)
+        write!(
+            f,
+            "{} is neither an IP address nor a network such as 10.0.0.0/8, without bits beyond its prefix",
+            self.0
+        )
     }
 }
 
@@ -324,7 +328,9 @@ mod tests {
             let error = TrustedProxies::new(["10.0.0.0/8", text]).map(drop).unwrap_err();
             assert_eq!(
                 error.to_string(),
-                format!("`{text}` is neither an IP address nor a network such as 10.0.0.0/8")
+                format!(
+                    "`{text}` is neither an IP address nor a network such as 10.0.0.0/8, without bits beyond its prefix"
+                )
             );
         }
     }

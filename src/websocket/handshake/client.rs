@@ -126,8 +126,9 @@ impl ClientRequest {
         let check = |response: &Response| {
             let headers = &response.headers;
             let protocol = check_response(headers, key.as_bytes(), &options.protocols)?;
-            let deflate = read_answer(headers, options.deflate)
-                .map_err(|_| "the server accepted an extension that was not offered")?;
+            let deflate = read_answer(headers, options.deflate).map_err(
+                |_| "the server accepted an extension that was not offered, or with other parameters",
+            )?;
             agreement = Agreement { protocol: protocol.map(Into::into), deflate };
             Ok(())
         };
