@@ -2,7 +2,7 @@
 
 use crate::message::{Method, Request, Status};
 use crate::server::{BodyPlan, Context, Handler, Refusal, Result};
-use crate::server::{defer_body, forget_deferred, handle_deferred};
+use crate::server::{defer_body, handle_deferred};
 
 /// Answers 404 to requests for which [`Files`](super::Files) finds no file.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub(super) fn plan(not_found: &impl Handler, ctx: &mut Context) -> BodyPlan {
 /// Takes back what the plan has changed, for a request that has a file.
 pub(super) fn forget_plan(ctx: &mut Context) {
     if may_find(&ctx.request) {
-        forget_deferred(ctx);
+        ctx.forget_deferred();
     }
 }
 

@@ -83,7 +83,7 @@ pub(crate) use handler::take_panic;
 pub use handler::{AsyncHandler, IntoResult, PlainHandler, StateFn, WithState};
 pub(crate) use handler::{BoxHandler, BoxedFuture, Handler, IntoHandler, Refusal};
 pub(crate) use middleware::{
-    Middleware, SharedGuard, Wrap, defer_body, forget_deferred, handle_deferred, plan_guarded, timeouts, wrap,
+    Middleware, SharedGuard, Wrap, defer_body, handle_deferred, plan_guarded, timeouts, wrap,
 };
 pub use opening::OpenedConnection;
 pub use report::{

@@ -51,7 +51,7 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
 /// See [guards that wait](crate::middleware#guards-that-wait).
 pub async fn handle_deferred(ctx: &mut Context, next: &impl Handler) -> Result {
     ctx.check_peer().await?;
-    FirstPlan::undo(ctx);
+    ctx.forget_deferred();
     let plan = ctx.plan_late(|ctx| next.on_head(ctx));
     match ctx.follow(plan).await {
         Ok(()) => next.handle(ctx).await,
@@ -59,14 +59,9 @@ pub async fn handle_deferred(ctx: &mut Context, next: &impl Handler) -> Result {
     }
 }
 
-/// Takes back the bounds of the plan that [`defer_body`] has had made, for middleware that answers by itself.
-pub(crate) fn forget_deferred(ctx: &mut Context) {
-    FirstPlan::undo(ctx);
-}
-
 /// The bounds around a plan that is made twice. Each of both changes them, such as `limits(|limits| limits.body_max *= 2)`.
 ///
-/// Of several in one another, the outermost is noted last and undone first, and the others are then noted anew.
+/// Of several in one another, the outermost is noted last and forgotten first, and the others are then noted anew.
 struct FirstPlan {
     before: PlannedBounds,
     after: PlannedBounds,
@@ -78,17 +73,6 @@ impl FirstPlan {
         let after = PlannedBounds::now(ctx);
         if after != before {
             ctx.extensions.insert(FirstPlan { before, after });
-        }
-    }
-
-    /// Restores the bounds before the plan, but for those that were changed since, such as by a guard that waits.
-    fn undo(ctx: &mut Context) {
-        let Some(FirstPlan { before, after }) = ctx.extensions.remove() else { return };
-        if ctx.limits() == after.limits {
-            ctx.set_limits(before.limits);
-        }
-        if ctx.timeouts() == after.timeouts {
-            ctx.set_timeouts(before.timeouts);
         }
     }
 }
@@ -119,6 +103,18 @@ impl Context {
         match plan {
             BodyPlan::Stream => self.exchange.info.plans.deferred.take().unwrap_or(plan),
             plan => plan,
+        }
+    }
+
+    /// Takes back the bounds of the plan that [`defer_body`] has had made, but for those that were changed since, such as by a
+    /// guard that waits. What follows is a second plan, or an answer of the middleware itself.
+    pub(crate) fn forget_deferred(&mut self) {
+        let Some(FirstPlan { before, after }) = self.extensions.remove() else { return };
+        if self.limits() == after.limits {
+            self.set_limits(before.limits);
+        }
+        if self.timeouts() == after.timeouts {
+            self.set_timeouts(before.timeouts);
         }
     }
 

@@ -13,7 +13,6 @@ mod guard;
 mod wrap;
 
 pub use bounds::{limits, plan, timeouts, uncancelled};
-pub(crate) use deferred::forget_deferred;
 pub use deferred::{defer_body, handle_deferred};
 pub use guard::{AsyncGuard, Guard, IntoGuard, guard};
 pub(crate) use guard::{SharedGuard, plan_guarded};
