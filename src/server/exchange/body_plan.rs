@@ -62,7 +62,9 @@ pub enum BodyPlan {
 /// Notes of the middleware of a request on its plans, for those that are made later.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PlanNotes {
-    /// The outermost of the middleware with a plan whose call is running. It replaces the plans that are made beneath.
+    /// The plan that has replaced those beneath it, until the call of its middleware begins. Of several, the outermost.
+    pub(crate) replacing: Option<BodyPlan>,
+    /// The plan of the outermost middleware with one whose call is running. It replaces the plans that are made beneath.
     pub(crate) in_force: Option<BodyPlan>,
     /// The plan in whose place [`BodyPlan::Stream`] was returned, since it is made once more.
     pub(crate) deferred: Option<BodyPlan>,

@@ -186,8 +186,7 @@ impl<P: Fn(&Request) -> BodyPlan + 'static> Middleware for Planned<P> {
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        let plan = self.0(&ctx.request);
-        next.handle(PlanInForce::begin(ctx, plan).ctx).await
+        next.handle(PlanInForce::begin(ctx).ctx).await
     }
 
     #[inline]
@@ -203,7 +202,7 @@ impl Middleware for BodyPlan {
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        next.handle(PlanInForce::begin(ctx, *self).ctx).await
+        next.handle(PlanInForce::begin(ctx).ctx).await
     }
 
     #[inline]
@@ -232,10 +231,10 @@ struct PlanInForce<'c> {
 }
 
 impl<'c> PlanInForce<'c> {
-    fn begin(ctx: &'c mut Context, plan: BodyPlan) -> PlanInForce<'c> {
-        let in_force = &mut ctx.exchange.info.plans.in_force;
-        let around = *in_force;
-        *in_force = around.or(Some(plan));
+    fn begin(ctx: &'c mut Context) -> PlanInForce<'c> {
+        let plans = &mut ctx.exchange.info.plans;
+        let (around, plan) = (plans.in_force, plans.replacing.take());
+        plans.in_force = around.or(plan);
         PlanInForce { ctx, around }
     }
 }

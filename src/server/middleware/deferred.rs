@@ -93,7 +93,8 @@ impl PlannedBounds {
 impl Context {
     /// Returns a plan that replaces what is beneath, which was not left for later then.
     pub(crate) fn replace_plan(&mut self, plan: BodyPlan) -> BodyPlan {
-        self.exchange.info.plans.deferred = None;
+        let plans = &mut self.exchange.info.plans;
+        (plans.replacing, plans.deferred) = (Some(plan), None);
         plan
     }
 
