@@ -108,7 +108,7 @@ impl Context {
     }
 
     /// Takes back the bounds of the plan that [`defer_body`] has had made, but for those that were changed since, such as by a
-    /// guard that waits. What follows is a second plan, or an answer of the middleware itself.
+    /// guard that waits. A second plan follows, or an answer of the middleware itself.
     pub(crate) fn forget_deferred(&mut self) {
         let Some(FirstPlan { before, after }) = self.extensions.remove() else { return };
         if self.limits() == after.limits {
