@@ -169,8 +169,8 @@
 //! [`handle_deferred`]. The handler beneath then makes its plan once more, which may depend on results of the guard.
 //!
 //! A [`ConcurrencyLimit`], a [`RateLimit::by`](crate::middleware::RateLimit::by) a key of the content, and an
-//! [`idempotency::Idempotency`] around the guard need the body before, so it is received by the first plan and its limits. A
-//! guard whose results raise limits, such as for a known user, stands around them.
+//! [`Idempotency`](crate::idempotency::Idempotency) around the guard need the body before, so it is received by the first
+//! plan and its limits. A guard whose results raise limits, such as for a known user, stands around them.
 //!
 //! ```
 //! use corehttp::middleware::{Middleware, defer_body, handle_deferred, wrap};
