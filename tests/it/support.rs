@@ -10,6 +10,7 @@ pub mod connection_option;
 pub mod responses;
 pub mod wired;
 
+use std::fmt::Debug;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -209,9 +210,32 @@ impl ErrorReports {
 /// Waits until `condition` holds, where no event announces it.
 #[track_caller]
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let outcome = look_until_ok(|| if condition() { Ok(()) } else { Err(()) });
+    assert!(outcome.is_ok(), "{what}: it never came");
+}
+
+/// Waits until `actual` returns what is expected, where no event announces it.
+#[track_caller]
+pub fn eventually_eq<T: PartialEq<E> + Debug, E: Debug>(actual: impl Fn() -> T, expected: E) {
+    let outcome = look_until_ok(|| match actual() {
+        now if now == expected => Ok(()),
+        now => Err(now),
+    });
+    if let Err(last) = outcome {
+        panic!("{last:?} never became {expected:?}");
+    }
+}
+
+/// Looks until that succeeds, for [`TIMEOUT`] at most. Returns what the last look has found.
+fn look_until_ok<E>(look: impl Fn() -> Result<(), E>) -> Result<(), E> {
     let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < TIMEOUT, "{what}: it never came");
+    loop {
+        // Taken before the look, since the machine may sleep at any moment.
+        let is_last = start.elapsed() >= TIMEOUT;
+        let outcome = look();
+        if is_last || outcome.is_ok() {
+            return outcome;
+        }
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -321,20 +321,26 @@ fn routes_make_as_many_lines_as_is_said() {
 
 #[test]
 fn connections_that_wait_for_a_blocked_core_show() {
-    let (metrics, all_sent) = (Metrics::new(), Arc::new(Barrier::new(2)));
-    let waits = all_sent.clone();
+    let (metrics, blocked, all_sent) = (Metrics::new(), Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (is_blocked, goes_on) = (blocked.clone(), all_sent.clone());
     let blocks = move |ctx: &mut Context| match ctx.request.path() {
-        "/first" => drop(waits.wait()),
+        "/first" => {
+            is_blocked.wait();
+            goes_on.wait();
+        }
         _ => std::thread::sleep(Duration::from_millis(20)),
     };
     let served = Served::with(|server| server.observe(metrics.clone()), blocks);
-    let peers = ["/first", "/a", "/b", "/c"].map(|path| {
+    let send = |path| {
         let mut peer = served.connect();
         peer.send(get(path));
         peer
-    });
+    };
+    let first = send("/first");
+    blocked.wait();
+    let others = ["/a", "/b", "/c"].map(send);
     all_sent.wait();
-    peers.into_iter().for_each(|mut peer| drop(peer.receive_through("\r\n\r\n")));
+    [first].into_iter().chain(others).for_each(|mut peer| drop(peer.receive_through("\r\n\r\n")));
     drop(served);
     let text = metrics.to_text(metrics::Format::Prometheus);
     let count = |le: &str| sample::<u64>(&text, &format!("corehttp_accept_wait_seconds_{le}"));

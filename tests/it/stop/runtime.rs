@@ -22,7 +22,7 @@ use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{ErrorReports, Served, alone, eventually, get, paused, status};
+use crate::support::{ErrorReports, Served, alone, eventually, eventually_eq, get, paused, status};
 #[cfg(target_os = "linux")]
 use crate::support::{Peer, use_up_descriptors};
 
@@ -180,17 +180,18 @@ fn has_ipv6() -> bool {
     TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
-/// How many sockets of this process's network listen on `port`.
+/// The inodes of the sockets in this process's network that listen at `address`.
 #[cfg(target_os = "linux")]
-fn listeners(port: u16) -> usize {
+fn listeners(address: SocketAddr) -> BTreeSet<String> {
     const LISTENS: &str = "0A";
+    let SocketAddr::V4(address) = address else { panic!("{address} is in another file") };
+    let local = format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port());
     let sockets = fs::read_to_string("/proc/self/net/tcp").unwrap();
-    let is_one = |line: &&str| {
-        let mut columns = line.split_whitespace().skip(1);
-        let is_here = columns.next().is_some_and(|local| local.ends_with(&format!(":{port:04X}")));
-        is_here && columns.nth(1) == Some(LISTENS)
-    };
-    sockets.lines().filter(is_one).count()
+    let listening = sockets.lines().filter_map(|line| {
+        let columns: Vec<_> = line.split_whitespace().collect();
+        (columns[1] == local && columns[3] == LISTENS).then(|| columns[9].to_owned())
+    });
+    listening.collect()
 }
 
 #[cfg(target_os = "linux")]
@@ -198,7 +199,7 @@ fn listeners(port: u16) -> usize {
 fn each_core_has_its_own_listener_unless_connections_are_balanced() {
     for (cores, balanced, expected) in [(1, false, 1), (3, false, 3), (3, true, 1)] {
         let served = start(Server::bind("127.0.0.1:0").cores(cores).balanced(balanced));
-        assert_eq!(listeners(served.addr().port()), expected, "{cores} cores, balanced: {balanced}");
+        assert_eq!(listeners(served.addr()).len(), expected, "{cores} cores, balanced: {balanced}");
     }
 }
 
@@ -210,16 +211,18 @@ fn a_port_is_shared_with_another_server_if_both_share_it() {
         let address = served.addr();
         let error = Server::bind(address).cores(cores).reuse_port(second).start(who).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
-        assert_eq!(listeners(address.port()), cores, "{first}, {second}");
+        assert_eq!(listeners(address).len(), cores, "{first}, {second}");
     }
     let served = start(Server::bind("127.0.0.1:0"));
     Server::bind(served.addr()).start(who).expect_err("by default, a port is not shared");
     for cores in [1, 3] {
         let served = start(Server::bind("127.0.0.1:0").cores(cores).reuse_port(true));
         let address = served.addr();
+        let of_the_first = listeners(address);
+        assert_eq!(of_the_first.len(), cores);
         drop(start(Server::bind(address).cores(cores).reuse_port(true)));
         // A program that another test is just starting may hold its sockets for a moment.
-        eventually("the second is gone", || listeners(address.port()) == cores);
+        eventually_eq(|| listeners(address), of_the_first);
         check(TcpStream::connect(address).unwrap(), "127.0.0.1");
     }
 }
@@ -514,13 +517,13 @@ fn balanced_connections_are_spread_evenly() {
     let served = start(Server::bind("127.0.0.1:0").and_bind("127.0.0.1:0").cores(2).balanced(true));
     let open = || served.running.counts().cores.iter().map(|core| core.open).collect::<Vec<_>>();
     let mut peers: Vec<_> = (0..64).map(|_| served.connect()).collect();
-    eventually("each has half", || open() == [32, 32]);
+    eventually_eq(open, [32, 32]);
     // A peer that leaves makes room on its core.
     for _ in 0..16 {
         drop(peers.swap_remove(0));
         eventually("one has gone", || open().iter().sum::<u64>() == 63);
         peers.push(served.connect());
-        eventually("each has half again", || open() == [32, 32]);
+        eventually_eq(open, [32, 32]);
     }
 }
 
@@ -554,10 +557,10 @@ fn what_one_listener_balances_is_spread_evenly_beside_others() {
     for _ in 0..64 {
         served.ask("GET / HTTP/1.0\r\n\r\n");
     }
-    eventually("all have gone", || open() == [0, 0]);
+    eventually_eq(open, [0, 0]);
     let connect = |_| std::os::unix::net::UnixStream::connect(&path).unwrap();
     let _peers: Vec<_> = (0..16).map(connect).collect();
-    eventually("each has half", || open() == [8, 8]);
+    eventually_eq(open, [8, 8]);
 }
 
 #[cfg(target_os = "linux")]
