@@ -321,9 +321,16 @@ fn a_large_post_hardly_allocates() {
     let mut peer = TcpStream::connect(running.local_addr()).unwrap();
     let content = "x".repeat(300_000);
     let batch = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300003\r\n\r\n{content}end");
-    let warm = (0..WARM_UP).map(|_| exchange(&mut peer, &batch, 1, "end")).last().unwrap();
-    let last = (0..100).map(|_| exchange(&mut peer, &batch, 1, "end")).last().unwrap();
-    assert!(last - warm < 50, "{} allocations within 100 exchanges", last - warm);
+    let mut before = (0..WARM_UP).map(|_| exchange(&mut peer, &batch, 1, "end")).last().unwrap();
+    let (begun, mut allocating) = (Instant::now(), 0);
+    for _ in 0..100 {
+        let now = exchange(&mut peer, &batch, 1, "end");
+        allocating += u64::from(now > before);
+        before = now;
+    }
+    // The handler lets the buffers of both bodies change places, so two exchanges are without theirs.
+    let trims = begun.elapsed().as_secs() + 1;
+    assert!(allocating <= 2 * trims, "{allocating} of 100 exchanges allocate, within {trims} s");
     running.stop(Duration::ZERO);
     running.wait().unwrap();
 }

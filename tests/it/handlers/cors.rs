@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use corehttp::middleware::{Cors, CrossOriginProtection, Next, guard, limits, timeouts, wrap};
 use corehttp::{BodyPlan, BoxHandler, Client, Context, Handler, IntoHandler, Method, Status, routes};
+use cpu_time::ThreadTime;
 use tokio::time::timeout;
 
 use crate::support::wired::{Then, Wired};
@@ -411,7 +412,7 @@ fn a_long_list_of_fields_takes_no_longer_than_its_length() {
     let wired = wired(&cors(), hello);
     let long = format!("access-control-request-headers: {}a", ",".repeat(12_000));
     let spaces = format!("access-control-request-headers: a{}b", " ".repeat(12_000));
-    let begun = std::time::Instant::now();
+    let begun = ThreadTime::now();
     for _ in 0..20 {
         assert_eq!(ask(&wired, "OPTIONS /", &[APP, ASKS, &long]).0, 204);
         assert_eq!(ask(&wired, "OPTIONS /", &[APP, ASKS, &spaces]).0, 204);

@@ -27,7 +27,7 @@ use tokio_rustls::rustls::{
 };
 
 use crate::support::certificates::{Authority, Issued, self_signed, self_signed_authority};
-use crate::support::{ErrorReports, Peer, Served, eventually, paused, send_first, status, undated};
+use crate::support::{ErrorReports, Peer, Served, TIMEOUT, eventually, paused, send_first, status, undated};
 
 /// A server with one identity, its address, and the roots that its peers trust.
 pub struct Secured {
@@ -618,7 +618,8 @@ fn a_peer_that_leaves_during_its_handshake_is_not_reported() {
 fn a_garbled_hello_harms_no_other_peer() {
     for secured in Secured::both() {
         let reports = ErrorReports::default();
-        let timeouts = Timeouts { head: Duration::from_secs(2), ..Timeouts::default() };
+        // Beside thousands of handshakes, that of the other peer may take a while.
+        let timeouts = Timeouts { head: TIMEOUT, ..Timeouts::default() };
         let served =
             Served::with(|server| reports.attach(server).timeouts(timeouts).tls(secured.tls.clone()), fine);
         let hello = hello(secured.peer());
