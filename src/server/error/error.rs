@@ -213,24 +213,25 @@ impl Error {
             Some(status) => Error(Kind::Plain(*status)),
             None => {
                 let status = status(&*cause).unwrap_or(Status::INTERNAL_SERVER_ERROR);
-                let is_given = source_of_own(&*cause).is_some_and(Error::is_status_given);
-                Error(Kind::Caused(Box::new(Caused { status, is_given, cause })))
+                Error(Kind::Caused(Box::new(Caused { status, is_given: false, cause })))
             }
         }
     }
 
     /// Has `choose` choose the status, unless that was given with the cause. It is called with the cause and then with
-    /// each cause of that, until it chooses one.
+    /// each cause of that, until it chooses one, or until an error has the status that was given to it.
     pub(super) fn with_chosen_status(
         mut self,
         choose: impl Fn(&(dyn StdError + 'static)) -> Option<Status>,
     ) -> Error {
         if let Kind::Caused(caused) = &mut self.0
             && !caused.is_given
-            && let Some(status) = causes(&*caused.cause).find_map(choose)
         {
-            caused.status = status;
-            caused.is_given = true;
+            let is_kept = has_given_status(&*caused.cause);
+            let mut asked = causes(&*caused.cause).take_while(|cause| !is_kept || !cause.is::<Opaque>());
+            if let Some(status) = asked.find_map(choose) {
+                (caused.status, caused.is_given) = (status, true);
+            }
         }
         self
     }
@@ -299,7 +300,7 @@ impl Error {
     fn is_status_given(&self) -> bool {
         match &self.0 {
             Kind::Plain(_) => true,
-            Kind::Caused(caused) => caused.is_given,
+            Kind::Caused(caused) => caused.is_given || has_given_status(&*caused.cause),
         }
     }
 
@@ -417,6 +418,11 @@ fn inside<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e (dyn StdError +
         return error.cause().map(|cause| cause as _);
     }
     error.downcast_ref().map(|shared: &SharedError| shared.inner() as _)
+}
+
+/// Whether an error has the status that was given to its immediate source.
+fn has_given_status(error: &(dyn StdError + 'static)) -> bool {
+    source_of_own(error).is_some_and(Error::is_status_given)
 }
 
 /// The [`Error`] that is the immediate source of another one, also inside an [`io::Error`].

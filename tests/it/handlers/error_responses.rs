@@ -11,8 +11,8 @@ use corehttp::middleware::{self, Next, wrap};
 use corehttp::net::Resolver;
 use corehttp::server::{ErrorCause, ErrorReport};
 use corehttp::{
-    BodyPlan, BoxHandler, Client, Context, Error, Handler, Headers, Limits, Problem, Request, Response,
-    Server, Status, Timeouts, routes, with_state,
+    BodyPlan, BoxHandler, Client, ClientError, Context, Error, Handler, Headers, Limits, Problem, Request,
+    Response, Server, Service, Status, Timeouts, routes, with_state,
 };
 
 use crate::support::responses::{ReceivedResponse, responses};
@@ -625,6 +625,35 @@ fn the_application_chooses_the_status_of_its_errors() {
         };
         assert_eq!(response.text(), Ok(text), "{path}");
     }
+}
+
+/// A status that was given to an error inside of another one is kept against the functions beneath it, and not against those
+/// above.
+#[test]
+fn the_outermost_error_that_a_function_knows_decides() {
+    let refused = || ClientError::other(Error::new(Status::UNAUTHORIZED, ShopError::SoldOut));
+    let fails = move || {
+        routes! {
+            GET "/given" => |_: &mut Context| Around::err(Error::new(Status::GONE, ShopError::SoldOut)),
+            GET "/error" => |_: &mut Context| Around::err(Error::from(Status::NOT_FOUND)),
+            GET "/status" => |_: &mut Context| Around::err(Status::NOT_FOUND),
+            GET "/client" => move |_: &mut Context| Err(refused().into()),
+        }
+    };
+    let plain = Server::new().service(fails());
+    let chosen = Server::new()
+        .error_status(ShopError::status)
+        .error_status(ClientError::status)
+        .error_status(|_: &Around| Status::PAYMENT_REQUIRED)
+        .service(fails());
+    let status = |service: &Service<_>, path: &str| {
+        let response = corehttp::block_on(service.respond(Request::get(path).unwrap())).unwrap();
+        response.status.as_u16()
+    };
+    for (path, unchosen) in [("/given", 410), ("/error", 404), ("/status", 404)] {
+        assert_eq!((status(&plain, path), status(&chosen, path)), (unchosen, 402), "{path}");
+    }
+    assert_eq!(status(&chosen, "/client"), 502);
 }
 
 async fn note(seen: &AtomicUsize, ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
